@@ -11,6 +11,10 @@ export const SEQUENCE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b
 export const CONTROL = /[\x00-\x08\x0b-\x1f\x7f]/g;
 const ANY_CONTROL = /[\x00-\x08\x0b-\x1f\x7f]/;
 const PRINTABLE = /^[\x20-\x7e]*$/;
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3040-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\u{1f300}-\u{1f64f}\u{1f680}-\u{1f6ff}\u{1f900}-\u{1faff}\u{20000}-\u{3fffd}]/u;
+// marks, joiners and what chooses a form; not the soft hyphen
+const OVER = /[\p{Mn}\p{Me}\u200b-\u200f]/u;
 
 /** Return `text` (one line or several) without escape sequences and control characters. */
 export function plain(text: string): string {
@@ -24,7 +28,7 @@ export function displayWidth(text: string): number {
   }
   let columns = 0;
   for (const character of text) {
-    columns += character === '\t' ? 8 - (columns % 8) : widthOf(character.codePointAt(0)!);
+    columns += character === '\t' ? 8 - (columns % 8) : widthOf(character);
   }
   return columns;
 }
@@ -35,34 +39,8 @@ export function shownColumns(text: string): number {
 }
 
 /** Return 2 for East Asian wide characters and emoji, 0 for what is drawn over the character before. */
-function widthOf(code: number): number {
-  if (code < 0x300) {
-    return 1;
-  }
-  const wide =
-    (code >= 0x1100 && code <= 0x115f) ||
-    (code >= 0x2e80 && code <= 0xa4cf && code !== 0x303f) ||
-    (code >= 0xac00 && code <= 0xd7a3) ||
-    (code >= 0xf900 && code <= 0xfaff) ||
-    (code >= 0xfe30 && code <= 0xfe6f) ||
-    (code >= 0xff01 && code <= 0xff60) ||
-    (code >= 0xffe0 && code <= 0xffe6) ||
-    (code >= 0x1f300 && code <= 0x1f64f) ||
-    (code >= 0x1f680 && code <= 0x1f6ff) ||
-    (code >= 0x1f900 && code <= 0x1faff) ||
-    (code >= 0x20000 && code <= 0x3fffd);
-  if (wide) {
-    return 2;
-  }
-  const over =
-    code <= 0x36f ||
-    (code >= 0x1ab0 && code <= 0x1aff) ||
-    (code >= 0x1dc0 && code <= 0x1dff) ||
-    (code >= 0x200b && code <= 0x200f) ||
-    (code >= 0x20d0 && code <= 0x20ff) ||
-    (code >= 0xfe00 && code <= 0xfe0f) ||
-    (code >= 0xfe20 && code <= 0xfe2f);
-  return over ? 0 : 1;
+function widthOf(character: string): number {
+  return WIDE.test(character) ? 2 : OVER.test(character) ? 0 : 1;
 }
 
 // a look that most lines fail, before the one that decides

@@ -50,27 +50,18 @@ export function heightInLines({ ending, height }: Output): number {
 /** bytes of outputs that the page keeps */
 const KEPT = 128 * 1024 * 1024;
 
-/** those that wait for one output */
-const TAKERS = 100;
-
 /** milliseconds until what did not come is asked for again */
 const PATIENCE = 10_000;
 
-interface Kept {
-  /** an address for pictures, the text of HTML */
-  readonly source: string;
-  readonly size: number;
-}
-
-/** Takes the source of an output. */
+/** Takes the source of an output: an address for pictures, the text of HTML. */
 type Take = (source: string) => void;
 
 /** The received files. */
 export class Outputs {
   /** asks for an output of a rank: it comes by `put`, or never */
   ask: (rank: number, name: string) => void = () => undefined;
-  private readonly kept = new Map<string, Kept>();
-  private readonly waiting = new Map<string, { askedAt: number; takers: Set<Take> }>();
+  private readonly kept = new Map<string, { source: string; size: number }>();
+  private readonly waiting = new Map<string, { askedAt: number; takers: Take[] }>();
   private size = 0;
 
   constructor(private readonly now: () => number = () => performance.now()) {}
@@ -110,16 +101,9 @@ export class Outputs {
       take(here.source);
       return;
     }
-    const wanted = this.waiting.get(name) ?? { askedAt: -Infinity, takers: new Set() };
+    const wanted = this.waiting.get(name) ?? { askedAt: -Infinity, takers: [] };
     this.waiting.set(name, wanted);
-    wanted.takers.add(take);
-    // a row that is scrolled away and comes back takes once more
-    for (const oldest of wanted.takers) {
-      if (wanted.takers.size <= TAKERS) {
-        break;
-      }
-      wanted.takers.delete(oldest);
-    }
+    wanted.takers.push(take);
     if (this.now() - wanted.askedAt >= PATIENCE) {
       wanted.askedAt = this.now();
       this.ask(rank, name);

@@ -42,11 +42,12 @@ export abstract class RankBlocks extends Watched {
   }
 
   /** Add lines at the end. */
-  protected append({ first, lines, edges, count, end, skipped, times }: LogDelta): void {
+  protected append(delta: LogDelta): void {
+    const { first, lines, edges, count, end, skipped } = delta;
     const rows = this.blockRows;
     const from = firstWhere(count, at => edges[at]! >= this.next);
     const gap = from ? 0 : first - this.next;
-    const written = new LineTimes(times, from);
+    const times = timesOf(delta);
     let block = this.blocks.at(-1);
     for (let at = from; at < count; at++) {
       if (!block || block.full || (gap && at === from)) {
@@ -60,7 +61,7 @@ export abstract class RankBlocks extends Watched {
           this.setGap(block, gap, skipped);
         }
       }
-      this.push(block, lines[at]!, [edges[at]!, edges[at + 1]!], written.next());
+      this.push(block, lines[at]!, [edges[at]!, edges[at + 1]!], times[at]!);
     }
     this.written += count - from;
     this.next = end;
@@ -148,7 +149,8 @@ export abstract class RankBlocks extends Watched {
   }
 
   /** Put the lines of `delta` that belong there into the gap before the block at `at`; return the number of new blocks. */
-  private fillBefore(at: number, { lines, edges, count, end, skipped, times }: LogDelta): number {
+  private fillBefore(at: number, delta: LogDelta): number {
+    const { lines, edges, count, end, skipped } = delta;
     const after = this.blocks[at]!;
     const begin = after.first - after.gap;
     const from = firstWhere(count, line => edges[line]! >= begin);
@@ -160,7 +162,7 @@ export abstract class RankBlocks extends Watched {
     const restBefore = from ? 0 : edges[0]! - begin;
     const restAfter = to < count ? 0 : Math.max(0, after.first - end);
     const passed = Math.max(from ? 0 : skipped, edges[from]! - (after.first - after.passed));
-    const written = new LineTimes(times, from);
+    const times = timesOf(delta);
     const inTraceback = this.inTraceback;
     const filled: Block[] = [];
     this.inTraceback = false;
@@ -173,7 +175,7 @@ export abstract class RankBlocks extends Watched {
         block = new Block(edges[line]!);
         filled.push(block);
       }
-      this.push(block, lines[line]!, [edges[line]!, edges[line + 1]!], written.next());
+      this.push(block, lines[line]!, [edges[line]!, edges[line + 1]!], times[line]!);
     }
     this.inTraceback = inTraceback;
     if (filled[0]) {
@@ -225,26 +227,7 @@ export abstract class RankBlocks extends Watched {
   }
 }
 
-/** The times of lines, one by one, from runs of equal times. */
-class LineTimes {
-  private run = 0;
-  private used = 0;
-
-  constructor(
-    private readonly times: LogDelta['times'],
-    passed: number,
-  ) {
-    for (let i = 0; i < passed; i++) {
-      this.next();
-    }
-  }
-
-  next(): number {
-    while (this.run < this.times.length - 1 && this.used >= this.times[this.run]![0]) {
-      this.run++;
-      this.used = 0;
-    }
-    this.used++;
-    return this.times[this.run]?.[1] ?? 0;
-  }
+/** Return the time of each line, from runs of equal times. */
+function timesOf({ times }: LogDelta): number[] {
+  return times.flatMap(([count, time]) => new Array<number>(count).fill(time));
 }

@@ -60,8 +60,8 @@ export class LogScreen {
   private wrapped = false;
   /** the row that was asked for, to be seen among the others */
   private pointed: RowMark | null = null;
-  /** lines written since following ended; null while there are none */
-  private unread: Unread | null = null;
+  /** lines that were written when following ended; null while there were none */
+  private read: number | null = null;
   private readonly whole: WholeLine;
   private readonly drawn: DrawnRows;
   /** true when lines that still grow are shown */
@@ -115,7 +115,7 @@ export class LogScreen {
     this.rank = rank;
     this.search.show(rows);
     this.unwatch = rows.watch((at, removed, added) => this.changed(at, removed, added));
-    this.pointed = this.whole.row = this.unread = null;
+    this.pointed = this.whole.row = this.read = null;
     this.viewed.clear();
     this.width.clear();
     this.measurePane();
@@ -263,7 +263,7 @@ export class LogScreen {
     this.pointed?.changed(this.rows, at, removed, added);
     if (!this.rows.count) {
       // all lines come again, with other numbers
-      this.unread = null;
+      this.read = null;
     }
     this.requestNews();
   }
@@ -331,18 +331,24 @@ export class LogScreen {
 
   /** Mark all lines as seen; without any, nothing is unread either. */
   private see(): void {
-    this.unread = this.rows.count ? new Unread(this.log, this.rank) : null;
+    this.read = this.rows.count ? this.written : null;
+  }
+
+  /** Lines that were written, without older ones that came when the reader scrolled to them. */
+  private get written(): number {
+    const ranks = this.rank === null ? this.log.ranks : [this.rank];
+    return ranks.reduce((sum, rank) => sum + this.log.rank(rank).written, 0);
   }
 
   /** Tell the toolbar, when there is news. */
   private tell(): void {
     const { rows, search } = this;
-    if (!this.following && !this.unread) {
+    if (!this.following && this.read === null) {
       this.see();
     }
     const state: ScreenState = {
       following: this.following,
-      unseen: this.following ? 0 : (this.unread?.count ?? 0),
+      unseen: this.following ? 0 : this.written - (this.read ?? this.written),
       wrapped: this.wrapped,
       searching: search.query !== '',
       current: search.position,
@@ -356,31 +362,5 @@ export class LogScreen {
       this.state = state;
       this.onState(state);
     }
-  }
-}
-
-/** Counts lines that are written from now on. Older lines, which come when the reader scrolls to them, are not among
- * them. */
-class Unread {
-  private readonly ends: ReadonlyMap<number, number>;
-
-  constructor(
-    private readonly log: RunLog,
-    /** the rank to count; null for all */
-    private readonly rank: number | null,
-  ) {
-    this.ends = new Map(this.ranks.map(rank => [rank, log.rank(rank).written]));
-  }
-
-  get count(): number {
-    return this.ranks.reduce((sum, rank) => {
-      const { written, lines } = this.log.rank(rank);
-      const seen = this.ends.get(rank);
-      return sum + (seen === undefined ? lines : Math.max(0, written - seen));
-    }, 0);
-  }
-
-  private get ranks(): readonly number[] {
-    return this.rank === null ? this.log.ranks : [this.rank];
   }
 }

@@ -1,7 +1,5 @@
 /** The curves in a message. */
-import { bytes } from './readers';
-import { Buffer } from './readers';
-import { fields, text, oneOf, or, listOf, count, number, need, pair } from './readers';
+import { type Buffer, bytes, count, fields, listOf, need, number, oneOf, or, pair, text } from './readers';
 
 /** One chart of `ranks`, those that have values. `band`: columns step, time, mean, min, max over ranks. `ranks`:
  * columns step, time and one for each rank, NaN where it has no value. For system metrics step is NaN. */

@@ -1,6 +1,5 @@
 /** The lines in a message. */
-import { fields, count, or, listOf, number, text, need, Buffer, bytes } from './readers';
-import { pair } from './readers';
+import { type Buffer, bytes, count, fields, listOf, need, number, or, pair, text } from './readers';
 
 /** New lines of one rank. A line's address is the byte of the log at which it begins; no two readers of a log differ
  * about it. */

@@ -13,6 +13,18 @@ export type Reader<Value> = (value: unknown, fields: Fields, name: string) => Va
 
 export class Malformed extends Error {}
 
+/** Return what `read` returns; null where it finds a value malformed. */
+export function nullIfMalformed<Value>(read: () => Value): Value | null {
+  try {
+    return read();
+  } catch (problem) {
+    if (problem instanceof Malformed) {
+      return null;
+    }
+    throw problem;
+  }
+}
+
 export function need(claim: boolean): asserts claim {
   if (!claim) {
     throw new Malformed();
@@ -44,7 +56,7 @@ export function listOf<Value>(read: Reader<Value>): (value: unknown) => readonly
 
 /** Read a value that may be missing, and then is `otherwise`. */
 export function or<Value, Other>(read: Reader<Value>, otherwise: Other): Reader<Value | Other> {
-  return (value, from, name) => (absent(value) ? otherwise : read(value, from, name));
+  return (value, from, name) => (value === null || value === undefined ? otherwise : read(value, from, name));
 }
 
 export function oneOf<Choice extends string>(...choices: readonly Choice[]): (value: unknown) => Choice {
@@ -86,17 +98,10 @@ export function count(value: unknown): number {
   return value as number;
 }
 
-function absent(value: unknown): value is null | undefined {
-  return value === null || value === undefined;
-}
-
-export function pair(
-  first: typeof number,
-  second: typeof number,
-): (value: unknown) => readonly [number, number] {
-  return value => {
+export function pair(first: Reader<number>, second: Reader<number>): Reader<readonly [number, number]> {
+  return (value, ...from) => {
     need(Array.isArray(value));
-    return [first(value[0]), second(value[1])];
+    return [first(value[0], ...from), second(value[1], ...from)];
   };
 }
 

@@ -1,39 +1,29 @@
 /** The messages from the kernel or the server to the page (written by nbdist/feed/protocol.py, with samples for the
  * tests of both sides in tests/fixtures/protocol), and their readers. Times are seconds; those of lines and points
  * count from the creation of the run. */
-import { Chart, chart } from './charts';
-import { LogDelta, delta } from './log';
-import { bytes } from './readers';
-import { Buffer } from './readers';
+import { type Chart, chart } from './charts';
+import { delta, type LogDelta } from './log';
 import {
+  bilingual,
+  type Buffer,
+  bytes,
   count,
   fields,
   flag,
   listOf,
-  Malformed,
   need,
+  nullIfMalformed,
   number,
   object,
   oneOf,
   or,
-  bilingual,
   text,
 } from './readers';
 
-export const runState = oneOf(
-  'pending',
-  'starting',
-  'running',
-  'stopping',
-  'finished',
-  'failed',
-  'stopped',
-  'lost',
-);
-
+const ENDS = ['finished', 'failed', 'stopped', 'lost'] as const;
+export const runState = oneOf('pending', 'starting', 'running', 'stopping', ...ENDS);
 export type RunState = ReturnType<typeof runState>;
-
-const rankState = oneOf('pending', 'running', 'finished', 'failed', 'stopped', 'lost');
+const rankState = oneOf('pending', 'running', ...ENDS);
 export type RankState = ReturnType<typeof rankState>;
 
 /** The progress of a run. `fraction` is in 0…1; `remaining` is in seconds, null while unknown. */
@@ -256,19 +246,12 @@ export function readFrame(frame: ArrayBuffer): { header: unknown; buffers: Uint8
 
 /** Return the view in the server's answer about a run; null for none. */
 export function viewOf(answer: unknown): RunView | null {
-  try {
-    return runView(object(answer)['view']);
-  } catch (problem) {
-    if (problem instanceof Malformed) {
-      return null;
-    }
-    throw problem;
-  }
+  return nullIfMalformed(() => runView(object(answer)['view']));
 }
 
 /** Return the message, or null when it is not one of ours. Never throws. */
 export function decode(content: unknown, buffers: readonly Buffer[] = []): Message | null {
-  try {
+  return nullIfMalformed(() => {
     switch (object(content)['kind']) {
       case 'update':
         return update(content, buffers);
@@ -279,12 +262,7 @@ export function decode(content: unknown, buffers: readonly Buffer[] = []): Messa
       default:
         return null;
     }
-  } catch (problem) {
-    if (problem instanceof Malformed) {
-      return null;
-    }
-    throw problem;
-  }
+  });
 }
 
 function update(content: unknown, buffers: readonly Buffer[]): Update {
