@@ -387,7 +387,7 @@ test('the sets of ranks that write equal lines in any order take bits of their l
   const small = sets.plus(sets.plus(7, 300), 2);
 
   expect(lines.every(id => sets.size(id) === 128 && sets.of(id).label === '0–127')).toBe(true);
-  expect([sets.of(small).label, sets.size(small), sets.single(300).label]).toEqual(['2,7,300', 3, '300']);
+  expect([sets.of(small).label, sets.size(small), sets.of(300).label]).toEqual(['2,7,300', 3, '300']);
   const last = Math.max(small, ...lines);
   [small, ...lines].forEach(id => sets.drop(id));
   const again = Array.from({ length: 2001 }, () => sets.plus(1, 2));

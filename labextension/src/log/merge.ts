@@ -262,8 +262,8 @@ class Fold {
   /** the earliest entry that a line has joined since this was last reset */
   touched = Infinity;
   private readonly last = new Map<number, number>();
-  /** the entries of a text: a number when there is one, as for most */
-  private readonly byText = new Map<string, number | number[]>();
+  /** the recent entries of a text, ascending */
+  private readonly byText = new Map<string, number[]>();
   private texts: string[] = [];
   private times: number[] = [];
   /** the entry of texts[0] */
@@ -275,6 +275,7 @@ class Fold {
   ) {}
 
   placeholder(rank: number, line: number): void {
+    // near no time: nothing joins it
     this.note('', NaN, this.entries.push(rank, line, (rank | MISSING) >>> 0, false), rank);
   }
 
@@ -302,14 +303,11 @@ class Fold {
   /** Return the entry that a line joins; -1 for none. */
   candidate(rank: number, text: string, time: number): number {
     const entries = this.byText.get(text);
-    if (entries === undefined) {
+    if (!entries) {
       return -1;
     }
     // entries after the rank's last one cannot hold it
     const last = this.last.get(rank) ?? -1;
-    if (typeof entries === 'number') {
-      return entries > last && this.isNear(entries, time) ? entries : -1;
-    }
     const first = firstWhere(entries.length, at => entries[at]! > last);
     return entries.slice(first).find(entry => this.isNear(entry, time)) ?? -1;
   }
@@ -325,16 +323,11 @@ class Fold {
     }
     this.texts.push(text);
     this.times.push(time);
-    // placeholders (no time) are nothing to join
-    if (!Number.isNaN(time)) {
-      const entries = this.byText.get(text);
-      if (entries === undefined) {
-        this.byText.set(text, entry);
-      } else if (typeof entries === 'number') {
-        this.byText.set(text, [entries, entry]);
-      } else {
-        entries.push(entry);
-      }
+    const entries = this.byText.get(text);
+    if (entries) {
+      entries.push(entry);
+    } else {
+      this.byText.set(text, [entry]);
     }
     if (this.texts.length >= 2 * WINDOW) {
       this.forget(this.texts.length - WINDOW);
@@ -342,18 +335,14 @@ class Fold {
   }
 
   private forget(count: number): void {
-    const times = this.times.splice(0, count);
-    this.texts.splice(0, count).forEach((text, at) => {
-      if (Number.isNaN(times[at])) {
-        return;
-      }
-      const entries = this.byText.get(text);
-      if (typeof entries === 'object' && entries.length > 1) {
-        entries.shift();
-      } else {
+    this.times.splice(0, count);
+    for (const text of this.texts.splice(0, count)) {
+      const entries = this.byText.get(text) ?? [];
+      entries.shift();
+      if (!entries.length) {
         this.byText.delete(text);
       }
-    });
+    }
     this.from += count;
   }
 }

@@ -77,7 +77,7 @@ export class RankLog extends RankBlocks implements LogRows {
 
   row(at: number): LogRow {
     const { rank } = this;
-    const ranks = this.sets.single(rank);
+    const ranks = this.sets.of(rank);
     if (at < this.above) {
       return { kind: 'dropped', rank, line: 0, ranks, time: NaN, text: '', amount: this.first };
     }
@@ -96,7 +96,7 @@ export class RankLog extends RankBlocks implements LogRows {
       kind: block.missing ? 'missing' : 'skipped',
       rank: this.rank,
       line: block.first,
-      ranks: this.sets.single(this.rank),
+      ranks: this.sets.of(this.rank),
       time: NaN,
       text: '',
       amount: block.gap,

@@ -126,10 +126,6 @@ export class RankSets {
     return set;
   }
 
-  single(rank: number): RankSet {
-    return this.of(rank);
-  }
-
   /** Return the ranks of a set, in order. */
   ranks(id: number): readonly number[] {
     if (id < SINGLES) {

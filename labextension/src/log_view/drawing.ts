@@ -160,28 +160,20 @@ interface RowsOptions {
   readonly empty: string;
 }
 
-interface Drawn {
-  readonly node: HTMLElement;
-  readonly signature: string;
-}
-
 export class DrawnRows {
-  private drawn = new Map<string, Drawn>();
+  private drawn = new Map<string, HTMLElement>();
 
   constructor(private readonly into: HTMLElement) {}
 
   /** Draw the rows from `first` to before `last`. */
   draw(rows: LogRows, first: number, last: number, options: RowsOptions): void {
-    const drawn = new Map<string, Drawn>();
+    const drawn = new Map<string, HTMLElement>();
     for (let at = first; at < last; at++) {
       this.drawRow(rows, at, options, drawn);
     }
     this.drawn = drawn;
-    const nodes = [...drawn.values()].map(({ node }) => node);
-    putInto(
-      this.into,
-      rows.count || !options.empty ? nodes : [element('div', 'nbdist-empty', options.empty)],
-    );
+    const empty = rows.count || !options.empty ? [] : [element('div', 'nbdist-empty', options.empty)];
+    putInto(this.into, [...drawn.values(), ...empty]);
   }
 
   /** True when a picture is among the drawn rows. */
@@ -194,19 +186,19 @@ export class DrawnRows {
     this.into.replaceChildren();
   }
 
-  private drawRow(rows: LogRows, at: number, options: RowsOptions, drawn: Map<string, Drawn>): void {
+  private drawRow(rows: LogRows, at: number, options: RowsOptions, drawn: Map<string, HTMLElement>): void {
     const row = rows.row(at);
     const now = options.current === at;
     const pointed = options.pointed === at;
     const key = `${row.kind}${row.rank}:${row.line}`;
     const signature = `${row.ranks?.label}|${row.amount}|${options.generation}|${now}|${pointed}`;
-    let entry = this.drawn.get(key);
-    if (entry?.signature !== signature) {
-      const node = rowNode(row, now, options.drawing);
+    let node = this.drawn.get(key);
+    if (node?.dataset['signature'] !== signature) {
+      node = rowNode(row, now, options.drawing);
       node.classList.toggle('nbdist-pointed', pointed);
-      entry = { node, signature };
+      node.dataset['signature'] = signature;
     }
-    drawn.set(key, entry);
+    drawn.set(key, node!);
   }
 }
 
@@ -241,10 +233,9 @@ export function drawLiveLines(
       log
         .rank(rank)
         .partial.split('\n')
-        .map(text => ({ rank, text })),
-    )
-    .filter(({ text }) => text)
-    .map(({ rank, text }) => liveLine(rank, text, drawing));
+        .filter(Boolean)
+        .map(text => liveLine(rank, text, drawing)),
+    );
   into.hidden = !lines.length;
   into.replaceChildren(...lines);
   return lines.length > 0;

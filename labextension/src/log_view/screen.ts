@@ -7,25 +7,15 @@ import { LogSearch } from '../log/search';
 import { PaneWidth, type ScreenNodes, ViewPlace } from './view_place';
 
 /** The state of the toolbar. */
-export interface ScreenState {
-  readonly following: boolean;
-  /** lines that were written since following ended */
-  readonly unseen: number;
-  readonly wrapped: boolean;
-  readonly searching: boolean;
-  /** the current match, counted from 1; 0 for none */
-  readonly current: number;
-  readonly matches: number;
-  readonly lines: number;
-  readonly folded: number;
-  readonly failed: boolean;
-}
+export type ScreenState = Readonly<typeof BEFORE_DRAWING>;
 
-export const BEFORE_DRAWING: ScreenState = {
+export const BEFORE_DRAWING = {
   following: true,
+  /** lines that were written since following ended */
   unseen: 0,
   wrapped: false,
   searching: false,
+  /** the current match, counted from 1; 0 for none */
   current: 0,
   matches: 0,
   lines: 0,
@@ -70,7 +60,7 @@ export class LogScreen {
   private frame = 0;
   private paced: ReturnType<typeof setTimeout> | undefined;
   private drawnAt = -Infinity;
-  private state = BEFORE_DRAWING;
+  private state: ScreenState = BEFORE_DRAWING;
   private options: ScreenOptions = { margin: 0, empty: '', onCellLine: () => undefined };
   private readonly unsubscribe: () => void;
   private readonly sizes: ResizeObserver | null = null;
