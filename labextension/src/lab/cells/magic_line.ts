@@ -63,7 +63,6 @@ const MAGICS = [
   '%dist_status',
   '%dist_stop',
   '%dist_warm',
-  '%distributed',
 ];
 
 /** Return the magics that begin as the line does before the cursor: a kernel knows them only once nbdist is loaded. */

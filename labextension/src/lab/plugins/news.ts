@@ -49,16 +49,15 @@ const notices: JupyterFrontEndPlugin<void> = {
     notebooks: INotebookTracker | null,
   ): void => {
     // asked for when it is first needed: a registry that is still reading settings does not take it well
-    const levelOf = async (): Promise<NoticeLevel> =>
-      ((await registry?.load(notices.id))?.get('notices').composite as NoticeLevel | undefined) ?? 'all';
-    const toldOutside = async (): Promise<boolean> =>
-      (await registry?.load(notices.id))?.get('outsideThePage').composite === true;
+    const setting = async (name: string): Promise<unknown> =>
+      (await registry?.load(notices.id))?.get(name).composite;
+    const isWantedOutside = async (): Promise<boolean> => (await setting('outsideThePage')) === true;
     service.runs.onEvent(
       announcements({
-        level: levelOf,
+        level: async () => ((await setting('notices')) ?? 'all') as NoticeLevel,
         sees: row => notebooks !== null && isSeen(notebooks, row),
         announce: event => {
-          void toldOutside().then(wanted => wanted && tellOutside(event));
+          void isWantedOutside().then(wanted => wanted && tellOutside(event));
           return notify(app, event);
         },
         withdraw: id => Notification.dismiss(id),
@@ -72,7 +71,7 @@ const notices: JupyterFrontEndPlugin<void> = {
     });
     // the browser asks the user once
     void whenIdle(app)
-      .then(toldOutside)
+      .then(isWantedOutside)
       .then(async wanted => {
         if (wanted && 'Notification' in window) {
           await window.Notification.requestPermission();
@@ -96,13 +95,13 @@ function isSeen(notebooks: INotebookTracker, { notebook, cellId }: RunRow): bool
 }
 
 /** Show a notice of the browser, which is seen though another window is in front. */
-function tellOutside({ kind, row }: RunEvent): void {
+function tellOutside(event: RunEvent): void {
   if ('Notification' in window && window.Notification.permission === 'granted' && !document.hasFocus()) {
-    new window.Notification(sentence(kind, row), { tag: `nbdist-${row.runId}-${kind}` });
+    new window.Notification(sentence(event), { tag: `nbdist-${event.row.runId}-${event.kind}` });
   }
 }
 
-function sentence(kind: RunEvent['kind'], row: RunRow): string {
+function sentence({ kind, row }: RunEvent): string {
   const words = labWords();
   if (kind === 'stalled') {
     return words.noticeStalled(row.label);
@@ -117,24 +116,26 @@ function sentence(kind: RunEvent['kind'], row: RunRow): string {
   }
 }
 
-function notify(app: JupyterFrontEnd, { kind, row }: RunEvent): string {
+/** Return how a notice looks, and the milliseconds until it goes by itself. */
+function looksOf({ kind, row }: RunEvent): ['success' | 'info' | 'warning' | 'error', number | false] {
+  if (kind === 'stalled') {
+    return ['warning', false];
+  }
+  return row.state === 'finished'
+    ? ['success', 6000]
+    : row.state === 'stopped'
+      ? ['info', 4000]
+      : ['error', 15_000];
+}
+
+function notify(app: JupyterFrontEnd, event: RunEvent): string {
   const words = labWords();
-  const { runId } = row;
+  const { runId, notebook } = event.row;
   const act = (command: string) => () => void app.commands.execute(command, { runId });
   const actions = [
     { label: words.open, callback: act(COMMANDS.open) },
-    ...(row.notebook ? [{ label: words.reveal, callback: act(COMMANDS.reveal) }] : []),
+    ...(notebook ? [{ label: words.reveal, callback: act(COMMANDS.reveal) }] : []),
   ];
-  const text = sentence(kind, row);
-  if (kind === 'stalled') {
-    return Notification.warning(text, { actions, autoClose: false });
-  }
-  switch (row.state) {
-    case 'finished':
-      return Notification.success(text, { actions, autoClose: 6000 });
-    case 'stopped':
-      return Notification.info(text, { actions, autoClose: 4000 });
-    default:
-      return Notification.error(text, { actions, autoClose: 15_000 });
-  }
+  const [type, autoClose] = looksOf(event);
+  return Notification.emit(sentence(event), type, { actions, autoClose });
 }
