@@ -50,30 +50,20 @@ export class Stream {
   private readonly newsListeners = new Set<(news: RunNews) => void>();
   private readonly stateListeners = new Set<() => void>();
   private retry = FIRST_RETRY;
-  private cancelRetry: (() => void) | null = null;
   private asleep = false;
-  private wanted = false;
+  private started = false;
 
   constructor(
     private readonly connect: () => WebSocket,
     private readonly clock: Clock = BROWSER_CLOCK,
   ) {}
 
-  /** Open the socket, and keep it open until `end`. */
+  /** Open the socket, and open it again whenever it breaks. */
   start(): void {
-    if (!this.wanted) {
-      this.wanted = true;
+    if (!this.started) {
+      this.started = true;
       this.dial();
     }
-  }
-
-  end(): void {
-    this.wanted = false;
-    this.cancelRetry?.();
-    this.cancelRetry = null;
-    this.socket?.close();
-    this.socket = null;
-    this.setOpen(false);
   }
 
   /** Return the model of a run, kept up to date until `unwatch` is called as often. `make` makes an empty model: models
@@ -166,22 +156,11 @@ export class Stream {
     };
     socket.onmessage = event => this.receive(event.data as unknown);
     socket.onclose = () => {
-      if (this.socket === socket) {
-        this.socket = null;
-        this.setOpen(false);
-        this.later();
-      }
-    };
-  }
-
-  private later(): void {
-    if (this.wanted && !this.cancelRetry) {
-      this.cancelRetry = this.clock.after(this.retry, () => {
-        this.cancelRetry = null;
-        this.dial();
-      });
+      this.socket = null;
+      this.setOpen(false);
+      this.clock.after(this.retry, () => this.dial());
       this.retry = Math.min(2 * this.retry, LONGEST_RETRY);
-    }
+    };
   }
 
   private receive(data: unknown): void {

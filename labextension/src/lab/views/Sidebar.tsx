@@ -342,7 +342,7 @@ function Nothing({ runs }: Pick<IRunService, 'runs'>): ReactElement {
 function Absent({ onTry }: { onTry: () => void }): ReactElement {
   const words = labWords();
   return (
-    <div className="nbdist-absent" role="status">
+    <div className="nbdist-empty nbdist-absent" role="status">
       <b>{words.absentTitle}</b>
       <p>
         {words.absent} <code>pip install nbdist</code> {words.absentThen}
