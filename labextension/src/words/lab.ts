@@ -3,7 +3,7 @@ import { inBoth, languageOf } from './languages';
 
 export const LAB_WORDS = inBoth(tr => ({
   title: tr('Distributed runs', '分布式运行'),
-  filter: tr('Filter by name, tag, notebook or state', '按名称、标签、笔记本或状态筛选'),
+  filter: tr('Filter by name, tag or state', '按名称、标签或状态筛选'),
   refresh: tr('Refresh', '刷新'),
   pinned: tr('Pinned', '已固定'),
   active: tr('Active', '进行中'),

@@ -217,6 +217,7 @@ function titleOf(row: RunRow, now: number): string {
   const started = `${new Date(row.created * 1000).toLocaleString()} (${labWords().ago(age(now - row.created))})`;
   return [
     row.note,
+    row.tags.join(', '),
     row.runId,
     localized(row.headline),
     localized(row.reason),
