@@ -1,5 +1,7 @@
 export default {
   testEnvironment: 'jsdom',
+  // a full machine is slow
+  testTimeout: 20_000,
   roots: ['<rootDir>/test'],
   setupFiles: ['<rootDir>/test/page.ts'],
   extensionsToTreatAsEsm: ['.ts', '.tsx'],

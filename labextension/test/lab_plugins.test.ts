@@ -121,7 +121,7 @@ test('the service asks the server for the runs once the page is idle, in the lan
 
   expect(document.documentElement.lang).toBe('zh-CN');
   document.documentElement.lang = '';
-  await waitFor(() => expect(requests).toEqual(['/user/ada/nbdist/api/runs?limit=50']), { timeout: 3000 });
+  await waitFor(() => expect(requests).toEqual(['/user/ada/nbdist/api/runs?limit=50']));
 });
 
 test('the sidebar lists the runs, opens one by a click, and deletes one once that is confirmed', async () => {
@@ -228,7 +228,7 @@ test('the status bar counts the ranks that run, and shows the list', async () =>
     registerStatusItem: (_id: string, { item }: { item: Widget }) => app.shell.add(item),
   });
 
-  await waitFor(() => shown('No runs'), { timeout: 3000 });
+  await shown('No runs');
   tell(row('new-bbbb', running), row('bert-aaaa', { ...running, stalled: true }));
   fireEvent.click(await shown('Ranks: 2 running, 2 stalled'));
 

@@ -14,6 +14,7 @@ Object.assign(globalThis, {
   CSS: { escape: (text: string) => text },
   matchMedia: () => new EventTarget(),
   DragEvent: class extends Event {},
+  requestIdleCallback: (act: () => void) => setTimeout(act),
 });
 
 // jsdom draws nothing, and says so at length for each canvas; some tests run without it
