@@ -17,7 +17,6 @@ export const LAB_WORDS = inBoth(tr => ({
     (age: string) => `${age} ago`,
     age => (age === '刚刚' ? age : `${age}前`),
   ),
-  stalled: tr('Stalled', '停滞'),
   sweepBest: tr('best {0} {1}', '最佳 {0} {1}'),
   groupBy: tr('Group by', '分组方式'),
   grouping: {
@@ -63,7 +62,6 @@ export const LAB_WORDS = inBoth(tr => ({
   attach: tr('Attach', '附加'),
   attachHint: tr('Show the run in the active notebook', '在当前笔记本中显示此运行'),
   reveal: tr('Go to cell', '转到单元格'),
-  stop: tr('Stop', '停止'),
   stopSweep: tr('Stop the sweep', '停止整个扫描'),
   delete: tr('Delete', '删除'),
   pin: tr('Pin', '固定'),
@@ -88,7 +86,6 @@ export const LAB_WORDS = inBoth(tr => ({
     '其日志、曲线和程序将从磁盘上删除。检查点会保留。',
   ),
   stopFailed: tr('{0} could not be stopped: {1}', '无法停止 {0}：{1}'),
-  failedTo: tr('{0}: {1}', '{0}：{1}'),
   noCellFound: tr(
     (notebook: string) =>
       `The cell was not found${notebook ? ` in ${notebook}` : ''}. It may have been changed or removed.`,
@@ -99,7 +96,6 @@ export const LAB_WORDS = inBoth(tr => ({
   takingStacks: tr('Taking the stacks of the ranks…', '正在采集各进程的调用栈…'),
   board: tr('VisualDL', 'VisualDL'),
   boardStarting: tr('Starting VisualDL…', '正在启动 VisualDL…'),
-  boardFailed: tr('VisualDL could not be opened: {0}', '无法打开 VisualDL：{0}'),
   fullLog: tr('Whole log', '完整日志'),
   gone: tr('This run cannot be shown: {0}', '无法显示此运行：{0}'),
   waiting: tr('Waiting for the run…', '正在等待运行…'),

@@ -14,6 +14,7 @@ import { messageOf } from '../../page/nodes';
 import type { RunRow } from '../services/client';
 import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
 import { labWords } from '../../words/lab';
+import { pageWords } from '../../words/panel';
 import { ranksIcon, ViewWidget } from './view_widget';
 
 const ID = 'nbdist-runs';
@@ -106,7 +107,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
     },
   });
   commands.addCommand(COMMANDS.stop, {
-    label: words.stop,
+    label: pageWords().stop,
     isVisible: args => runs.row(runIn(args))?.live ?? false,
     describedBy: takes('runId'),
     execute: async args => {
@@ -146,7 +147,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
       });
       if (button.accept) {
         const done = await notifyIfRejected(client.remove(row.runId), problem =>
-          words.failedTo(words.delete, problem),
+          pageWords().named(words.delete, problem),
         );
         if (done) {
           runs.forget(row.runId);
@@ -173,7 +174,7 @@ function addMarking(commands: JupyterFrontEnd['commands'], { runs, client }: IRu
         const change = row && (await ask(row));
         if (change) {
           const marked = client.mark(row.runId, change).then(changed => runs.update(changed));
-          await notifyIfRejected(marked, problem => words.failedTo(label(row), problem));
+          await notifyIfRejected(marked, problem => pageWords().named(label(row), problem));
         }
       },
     });

@@ -148,7 +148,7 @@ function useRunActions(service: IRunService, runId: string, label: string, execu
       again: page => page.select('stacks'),
       interrupt: (rank, page) =>
         void tried(client.interrupt(runId, rank), problem =>
-          words.failedTo(pageWords().interrupt(rank), problem),
+          pageWords().named(pageWords().interrupt(rank), problem),
         ).then(problem => problem && page.notify(problem)),
       report: () => client.report(runId, languageOf()).catch(() => null),
       reveal: line => execute(COMMANDS.reveal, { runId, line }),

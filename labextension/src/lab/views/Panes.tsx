@@ -29,7 +29,7 @@ export function BoardPane({ client, runIds }: { client: Client; runIds: readonly
   if (answer === null || 'problem' in answer) {
     return (
       <p className="nbdist-empty" role="status">
-        {answer === null ? words.boardStarting : words.boardFailed(answer.problem)}
+        {answer === null ? words.boardStarting : pageWords().boardProblem(answer.problem)}
       </p>
     );
   }

@@ -32,9 +32,8 @@ interface RunItemProps extends ItemProps {
 
 export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement {
   const { row, now } = props;
-  const words = labWords();
   const stalled = row.stalled && row.live;
-  const word = stalled ? words.stalled : row.idle ? pageWords().idle : pageWords().run[row.state];
+  const word = stalled ? pageWords().stalled : row.idle ? pageWords().idle : pageWords().run[row.state];
   const ended = row.ended ?? now;
   return (
     <div

@@ -30,6 +30,7 @@ import {
 import { useRuns } from '../services/runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { labWords } from '../../words/lab';
+import { pageWords } from '../../words/panel';
 import { RunItem, SweepItem } from './RunItem';
 
 /** key of the reader's grouping in the page's storage */
@@ -400,7 +401,7 @@ function RunActions({ chosen, sweep, execute, onClear }: ActionsProps): ReactEle
       <span className="nbdist-space" />
       {row.notebook && <Button icon="cell" label={words.reveal} bare onClick={act(COMMANDS.reveal)} />}
       {row.live ? (
-        <Button icon="stop" label={words.stop} bare onClick={act(COMMANDS.stop)} />
+        <Button icon="stop" label={pageWords().stop} bare onClick={act(COMMANDS.stop)} />
       ) : (
         <Button icon="remove" label={words.delete} bare onClick={act(COMMANDS.remove)} />
       )}
