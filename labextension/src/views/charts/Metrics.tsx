@@ -13,7 +13,7 @@ import {
   positive,
   smoothCurves,
 } from '../../model/charts';
-import { paletteOf, PLOT_HEIGHT, type PlotChoice, plotOptions } from './plot';
+import { paletteOf, type PlotChoice, plotOptions } from './plot';
 import { figure } from '../../model/formats';
 import type { Chart } from '../../protocol/charts';
 import { pageWords } from '../../words/panel';
@@ -206,8 +206,9 @@ function Curves(props: ChartProps): ReactElement {
     return log ? positive(curves) : curves;
   }, [lines, log, smoothing, chart.kind]);
   const place = usePlot(
-    { chart, axis, log, smooth: smoothing > 0, names, letters, height, themeVersion },
+    { chart, axis, log, smooth: smoothing > 0, names, letters, height },
     drawn,
+    themeVersion,
   );
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
   const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
@@ -255,45 +256,33 @@ function Curves(props: ChartProps): ReactElement {
   );
 }
 
-type PlotChosen = Omit<PlotChoice, 'palette' | 'width'> & { themeVersion: number };
-
 /** Keep a plot of `lines` in the element that gets the ref. */
 function usePlot(
-  chosen: PlotChosen,
+  choice: Omit<PlotChoice, 'palette' | 'width'>,
   lines: ReturnType<typeof plotColumns>,
+  themeVersion: number,
 ): RefObject<HTMLDivElement | null> {
-  const { chart, axis, log, smooth, names, letters, height, themeVersion } = chosen;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const latestProps = useRef({ chart, lines });
+  const latestProps = useRef({ choice, lines });
   useEffect(() => {
-    latestProps.current = { chart, lines };
+    latestProps.current = { choice, lines };
   });
   // other lines, axes or colours need another plot; other values do not
-  const shape = `${chart.kind}/${chart.kind === 'band' ? chart.ranks.length > 1 : chart.ranks.join()}`;
-  const named = names?.join('\n');
-  const lettered = letters?.join('\n');
+  const { chart, ...others } = choice;
+  const curves = chart.kind === 'band' ? chart.ranks.length > 1 : chart.ranks;
+  const shape = JSON.stringify([chart.kind, curves, others]);
   useEffect(() => {
     const element = place.current!;
-    const { chart, lines } = latestProps.current;
+    const { choice, lines } = latestProps.current;
     const [palette, width] = [paletteOf(element), element.clientWidth];
-    const options = plotOptions({
-      chart,
-      axis,
-      log,
-      smooth,
-      names: named?.split('\n'),
-      letters: lettered?.split('\n'),
-      height,
-      palette,
-      width,
-    });
+    const options = plotOptions({ ...choice, palette, width });
     const made = new uPlot(options, lines as uPlot.AlignedData, element);
     plot.current = made;
     const observer = new ResizeObserver(([entry]) => {
       const width = Math.floor(entry!.contentRect.width);
       if (width > 0 && width !== made.width) {
-        made.setSize({ width, height: height ?? PLOT_HEIGHT });
+        made.setSize({ width, height: options.height });
       }
     });
     observer.observe(element);
@@ -302,7 +291,7 @@ function usePlot(
       made.destroy();
       plot.current = null;
     };
-  }, [shape, axis, log, smooth, named, lettered, height, themeVersion]);
+  }, [shape, themeVersion]);
   useEffect(() => {
     const made = plot.current;
     if (made) {

@@ -7,7 +7,7 @@ import { element } from '../../page/nodes';
 import type { Chart } from '../../protocol/charts';
 import { pageWords } from '../../words/panel';
 
-export const PLOT_HEIGHT = 140;
+const PLOT_HEIGHT = 140;
 const LABEL_ROOM = 44;
 const LABEL_HEIGHT = 12;
 const LABEL_WIDTH = 24;
@@ -227,7 +227,9 @@ function nameLines(plot: uPlot, { chart, palette, letters, height }: PlotChoice)
 
 /** Draw the values at the pointer into a box beside it. */
 function tell(plot: uPlot, choice: PlotChoice): void {
-  const box = boxOf(plot);
+  const box =
+    plot.over.querySelector<HTMLElement>('.nbdist-values') ??
+    plot.over.appendChild(element('div', 'nbdist-values', ''));
   const { idx, left = 0 } = plot.cursor;
   if (typeof idx !== 'number' || left < 0) {
     box.hidden = true;
@@ -271,14 +273,4 @@ function lineRow(rank: number, badge: string, name: string, value: string, elsew
   const parts = [name && element('span', 'nbdist-values-name', name), value, elsewhere && ` (${elsewhere})`];
   row.append(element('i', '', badge), ...parts.filter(Boolean));
   return row;
-}
-
-function boxOf(plot: uPlot): HTMLElement {
-  const existing = plot.over.querySelector<HTMLElement>('.nbdist-values');
-  if (existing) {
-    return existing;
-  }
-  const box = element('div', 'nbdist-values', '');
-  plot.over.append(box);
-  return box;
 }
