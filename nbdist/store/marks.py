@@ -1,4 +1,4 @@
-"""What the user notes about a run: a pin, tags and a note, which no other part of nbdist writes."""
+"""A user's marks of a run: a pin, tags and a note, which no other part of nbdist writes."""
 
 from __future__ import annotations
 
