@@ -85,3 +85,4 @@ def test_what_a_page_can_load_stays_small() -> None:
     compressed = sum(len(gzip.compress(path.read_bytes())) for path in files)
 
     assert compressed < 300_000
+    assert len(gzip.compress((panel / "panel.js").read_bytes())) <= 90_000
