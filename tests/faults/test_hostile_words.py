@@ -44,6 +44,7 @@ from nbdist.server.socket import read_request
 from nbdist.store import RunDirectory, RunStore, read_events
 from nbdist.store.control import ask_sweep_to_end, connect, open_socket, request_stop, take_requests
 from nbdist.store.journal import load_object, read_object
+from nbdist.store.marks import read_marks
 from nbdist.store.metrics import points_of, read_hparams
 from nbdist.store.paths import SweepDirectory, make_private
 from nbdist.store.reports import read_error, read_history, read_stacks
@@ -532,6 +533,13 @@ def _(folder: Path) -> Iterator[Take]:
     rank.files.stacks.write_text("text\n")
     pending = stack_taker._Pending(rank, b"", ending=False)
     yield in_file(stack_taker._numbers(rank.files), lambda: stack_taker._answer(pending))
+
+
+@reads("store/marks:read_marks", sample={"pinned": True, "tags": ["base"], "note": "the one to keep"})
+def _(folder: Path) -> Iterator[Take]:
+    directory = RunDirectory(folder)
+    folder.chmod(0o700)
+    yield in_file(directory.marks, lambda: read_marks(directory))
 
 
 @reads(
