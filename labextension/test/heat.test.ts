@@ -1,4 +1,4 @@
-import { byNode, fullOf, measured, spread, stepOf } from '../src/model/formats';
+import { byNode, fullOf, measured, spread, stepOf } from '../src/words/formats';
 import { decode, type RankView, type Update } from '../src/protocol/run';
 import { sample } from './samples';
 

@@ -10,7 +10,7 @@ import {
   movingMean,
   stepParts,
   tick,
-} from '../src/model/formats';
+} from '../src/words/formats';
 
 test.each([
   [0, '0:00'],

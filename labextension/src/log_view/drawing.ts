@@ -1,5 +1,5 @@
 /** The log as nodes: its rows, the lines that still grow, a long line whole. Text of the log only ever becomes text nodes. */
-import { clock } from '../model/formats';
+import { clock } from '../words/formats';
 import { element } from '../page/nodes';
 import { logWords } from '../words/log';
 import { LONG, plain, SHOWN_OF_LONG } from '../log/ansi';

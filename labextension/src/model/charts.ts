@@ -1,5 +1,5 @@
 /** A chart's columns as what a plot draws and what its title says. Pure. */
-import { figure } from './formats';
+import { figure } from '../words/formats';
 import type { Chart } from '../protocol/charts';
 import { pageWords } from '../words/panel';
 

@@ -1,7 +1,7 @@
 /** Several runs beside each other: columns, their values and order, and the curves. */
 import { keyOf } from './charts';
 import { count, fields, flag, listOf, need, number, or, text } from '../protocol/readers';
-import { clock, figure, percent } from './formats';
+import { clock, figure, percent } from '../words/formats';
 import { type RunState, runState } from '../protocol/run';
 import { type Chart } from '../protocol/charts';
 import { pageWords } from '../words/panel';

@@ -1,7 +1,7 @@
 /** The received data of a run, and its times. Any number of views draw one model; it draws nothing itself. */
 import { keyOf } from './charts';
 import { RunLog } from '../log/run_log';
-import { movingMean, utilisation } from './formats';
+import { movingMean, utilisation } from '../words/formats';
 import type { Answer, Message, RankView, RunView } from '../protocol/run';
 import type { Chart } from '../protocol/charts';
 

@@ -2,7 +2,7 @@
 import { type KeyboardEvent, memo, type ReactElement, useEffect, useRef, useState } from 'react';
 
 import { moved } from './keys';
-import { clock, doneText } from '../model/formats';
+import { clock, doneText } from '../words/formats';
 import type { PageAction } from '../page/actions';
 import type { Progress, RunView } from '../protocol/run';
 import { localized } from '../words/languages';

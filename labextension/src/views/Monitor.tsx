@@ -2,7 +2,7 @@
 import { type ReactElement, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 
 import { plain } from '../log/ansi';
-import { stepOf } from '../model/formats';
+import { stepOf } from '../words/formats';
 import type { MonitoredRun, MonitorFeed, Row } from '../model/monitor';
 import type { PageAction } from '../page/actions';
 import { pageWords } from '../words/panel';

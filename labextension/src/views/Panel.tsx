@@ -3,7 +3,7 @@ import { type ReactElement, type RefObject, useEffect, useRef, useState, useSync
 import { createPortal } from 'react-dom';
 
 import type { RunModel } from '../model/run_model';
-import { clock, doneText } from '../model/formats';
+import { clock, doneText } from '../words/formats';
 import type { RunView } from '../protocol/run';
 import { pageWords } from '../words/panel';
 import { stateWord } from './Header';

@@ -1,7 +1,7 @@
 /** A run that hangs: one sentence about who waits for whom, and the stacks behind it. */
 import { memo, type ReactElement, type ReactNode, useState } from 'react';
 
-import { clock } from '../model/formats';
+import { clock } from '../words/formats';
 import type { RankView, RunView, StackGroup, StackRow, StallView } from '../protocol/run';
 import { localized } from '../words/languages';
 import { pageWords } from '../words/panel';

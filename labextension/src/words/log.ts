@@ -1,5 +1,5 @@
 /** The words of the log. */
-import { bytes } from '../model/formats';
+import { bytes } from './formats';
 import { grouped, inBoth, languageOf, plural } from './languages';
 
 const english = (count: number): string => (count < 1e6 ? `${grouped(count)} bytes` : bytes(count));

@@ -6,7 +6,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { createElement } from 'react';
 
-import { clock } from '../../model/formats';
+import { clock } from '../../words/formats';
 import { localized } from '../../words/languages';
 import { isNotebook } from '../cells/run_cell';
 import type { RunRow } from '../services/client';

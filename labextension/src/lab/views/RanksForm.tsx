@@ -3,7 +3,7 @@ import { type ReactElement, useEffect, useId, useState } from 'react';
 
 import '../../styles/index.css';
 import '../styles/lab.css';
-import { bytesOf } from '../../model/formats';
+import { bytesOf } from '../../words/formats';
 import { useTheme } from '../../views/hooks';
 import { firstLine, type Wanted, withFirstLine } from '../cells/magic_line';
 import type { Gpu } from '../services/client';

@@ -1,7 +1,7 @@
 /** A run in the sidebar: two lines, and how far it is. And a sweep, which stands for its runs. */
 import { memo, type MouseEvent, type ReactElement } from 'react';
 
-import { clock, doneText, figure } from '../../model/formats';
+import { clock, doneText, figure } from '../../words/formats';
 import { Mark } from '../../views/Marks';
 import { localized } from '../../words/languages';
 import { pageWords } from '../../words/panel';

@@ -1,5 +1,5 @@
 /** The title of the page, which a reader of another tab sees. */
-import { doneText } from '../../model/formats';
+import { doneText } from '../../words/formats';
 import type { RunRow } from '../services/client';
 
 const PROGRESS = /^\d+\s?% · \S+ · /;

@@ -14,7 +14,7 @@ import {
   smoothCurves,
 } from '../../model/charts';
 import { paletteOf, type PlotChoice, plotOptions } from './plot';
-import { figure } from '../../model/formats';
+import { figure } from '../../words/formats';
 import type { Chart } from '../../protocol/charts';
 import { pageWords } from '../../words/panel';
 import { Button, Segments } from '../Marks';

@@ -2,7 +2,7 @@
 import uPlot from 'uplot';
 
 import { type Axis, bandText, logRange, logTicks, nearestRow, rowAt } from '../../model/charts';
-import { clock, figure, tick } from '../../model/formats';
+import { clock, figure, tick } from '../../words/formats';
 import { element } from '../../page/nodes';
 import type { Chart } from '../../protocol/charts';
 import { pageWords } from '../../words/panel';

@@ -13,7 +13,7 @@ import {
   spread,
   stepOf,
   STEPS,
-} from '../../model/formats';
+} from '../../words/formats';
 import type { RankState, RankView, RunView } from '../../protocol/run';
 import { pageWords } from '../../words/panel';
 import { moved } from '../keys';

@@ -2,7 +2,7 @@
 import type { ReactElement, ReactNode } from 'react';
 
 import { plain } from '../../log/ansi';
-import { device, memory, percent, rate, stepParts, utilisation } from '../../model/formats';
+import { device, memory, percent, rate, stepParts, utilisation } from '../../words/formats';
 import type { RankView, RunView, SlowView } from '../../protocol/run';
 import { localized } from '../../words/languages';
 import { pageWords } from '../../words/panel';

@@ -1,7 +1,7 @@
 /** The parts of a table and a grid of ranks: the state of a rank, and small drawings of its use. */
 import { memo, type ReactElement } from 'react';
 
-import { bytes, bytesOf, memory, milliseconds } from '../../model/formats';
+import { bytes, bytesOf, memory, milliseconds } from '../../words/formats';
 import type { RankView, RunView, SlowView } from '../../protocol/run';
 import { pageWords } from '../../words/panel';
 import { Mark } from '../Marks';
