@@ -6,13 +6,15 @@ import { firstWhere } from './growing';
 import type { RankLog } from './rank_log';
 import type { RankSets } from './rows';
 
-/** lines placed between two looks at the clock */
+/** rows placed between two looks at the clock */
 const STRIDE = 128;
 /** Lines that a rank places before the next one's turn, among lines with the same time: times are as coarse as the
  * rounds in which logs are read, and equal lines shall come close together. */
 const TURN = 32;
 /** and so many rows ahead the others look for its line, to bring it to the same place */
 const AHEAD = 16;
+/** ranks that look for a line: of thousands that write different ones each would read all others' */
+const COMPARED = 32;
 /** most lines with the same time that are aligned: a rank that writes more at once is not read line by line */
 const ALIGNED = 64;
 
@@ -31,6 +33,8 @@ export interface Cursor {
 /** Takes rows of ranks by time, as far as they have come. */
 export class Merge {
   readonly fold: Fold;
+  /** rows placed since the last look at the clock */
+  private sinceLook = 0;
 
   constructor(
     readonly entries: Entries,
@@ -60,17 +64,19 @@ export class Merge {
       lookUp(cursor, waits);
       queue.push(cursor);
     }
-    let placed = 0;
+    this.sinceLook = 0;
     for (let earliest = queue.pop(); earliest && earliest.time <= limit; earliest = queue.pop()) {
       const { time } = earliest;
       do {
         this.placeTogether(earliest, waits);
         lookUp(earliest, waits);
-      } while (earliest.time === time && earliest.placed % TURN);
+      } while (earliest.time === time && earliest.placed % TURN && this.sinceLook < STRIDE);
       queue.push(earliest);
-      placed += 1;
-      if (placed % (STRIDE / TURN) === 0 && timeUp()) {
-        return false;
+      if (this.sinceLook >= STRIDE) {
+        this.sinceLook = 0;
+        if (timeUp()) {
+          return false;
+        }
       }
     }
     return true;
@@ -95,12 +101,16 @@ export class Merge {
     const { log, time, placed } = cursor;
     const text = placed < ALIGNED ? this.textAhead(cursor, 0) : null;
     if (typeof text === 'string' && this.fold.candidate(log.rank, text, time) < 0) {
+      let compared = 0;
       for (const other of this.cursors) {
-        if (other !== cursor && other.time === time) {
-          for (let rows = this.rowsBefore(other, text); rows > 0; rows--) {
+        if (other !== cursor && other.time === time && compared++ < COMPARED) {
+          const rows = this.rowsBefore(other, text);
+          for (let row = 0; row < rows; row++) {
             this.place(other);
           }
-          lookUp(other, waits);
+          if (rows) {
+            lookUp(other, waits);
+          }
         }
       }
     }
@@ -141,6 +151,7 @@ export class Merge {
     const index = cursor.row - block.rowStart - block.placeholders;
     cursor.row++;
     cursor.placed++;
+    this.sinceLook++;
     if (index < 0) {
       this.fold.placeholder(log.rank, block.first);
       return;
