@@ -1,10 +1,10 @@
 import { expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 
-const css = readFileSync('src/styles/log.css', 'utf8');
+const css = readFileSync('src/styles/tokens.css', 'utf8');
 
 function colours(theme: 'light' | 'dark'): string[] {
-  const rules = [...css.matchAll(/-ansi-(\d+), .*\n {2}--nb-ansi: light-dark\((#\w+), (#\w+)\);/g)];
+  const rules = [...css.matchAll(/--nb-ansi-(\d+): light-dark\((#\w+), (#\w+)\);/g)];
   expect(rules.map(([, number]) => Number(number))).toEqual(Array.from({ length: 16 }, (_, at) => at));
   return rules.map(([, , light, dark]) => (theme === 'light' ? light! : dark!));
 }

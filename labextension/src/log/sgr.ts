@@ -108,20 +108,19 @@ function palette(number: number): Colour {
 }
 
 function drawn({ names, ...style }: Style): Omit<Span, 'text'> {
-  const inverse = names.has('inverse') && style.colour !== null;
-  const [colour, background] = inverse
-    ? [style.background ?? 'var(--nb-bg)', style.colour]
-    : [style.colour, style.background];
-  const classes = [...names].filter(name => name !== 'inverse' || !inverse);
-  if (typeof background === 'number') {
-    // the 16 colours are chosen to be read on the page's background, so that is what is read on them
-    classes.push(`on-${background}`);
-  } else if (typeof colour === 'number') {
-    classes.push(`${colour}`);
-  }
+  const inverse = names.has('inverse');
+  const background = inverse ? (style.colour ?? 'var(--nb-fg)') : style.background;
+  const colour = inverse ? (style.background ?? 'var(--nb-bg)') : style.colour;
+  // the 16 colours are chosen to be read on the page's background, so that is what is read on them
+  const onOne = [background, inverse && colour].some(each => typeof each === 'number');
+  const classes = [...names].filter(name => name !== 'inverse');
   return {
     classes: classes.map(name => `nbdist-ansi-${name}`).join(' '),
-    colour: typeof background !== 'number' && typeof colour === 'string' ? colour : '',
-    background: typeof background === 'string' ? background : '',
+    colour: onOne ? 'var(--nb-bg)' : cssOf(colour),
+    background: cssOf(background),
   };
+}
+
+function cssOf(colour: Colour): string {
+  return typeof colour === 'number' ? `var(--nb-ansi-${colour})` : (colour ?? '');
 }

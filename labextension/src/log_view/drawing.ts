@@ -1,6 +1,6 @@
 /** The log as nodes: its rows, the lines that still grow, a long line whole. Text of the log only ever becomes text nodes. */
 import { clock } from '../words/formats';
-import { element } from '../page/nodes';
+import { element, rankColour } from '../page/nodes';
 import { logWords } from '../words/log';
 import { LONG, plain, SHOWN_OF_LONG } from '../log/ansi';
 import { heightInLines, outputOf, type Outputs } from '../log/outputs';
@@ -46,7 +46,7 @@ function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
   const node = element('div', 'nbdist-line');
   const ofOneRank = row.ranks?.ranks.length === 1;
   if (ofOneRank) {
-    node.style.setProperty('--nb-c', `var(--nb-r${row.ranks!.ranks[0]! % 8})`);
+    node.style.setProperty('--nb-c', rankColour(row.ranks!.ranks[0]!));
   } else {
     node.classList.add('nbdist-shared');
   }
@@ -243,7 +243,7 @@ export function drawLiveLines(
 
 function liveLine(rank: number, text: string, drawing: Drawing): HTMLElement {
   const node = element('div', 'nbdist-live-line');
-  node.style.setProperty('--nb-c', `var(--nb-r${rank % 8})`);
+  node.style.setProperty('--nb-c', rankColour(rank));
   const content = element('span', 'nbdist-text');
   appendText(content, text, plain(text).length, false, drawing);
   node.append(element('span', 'nbdist-gutter', String(rank)), element('span', 'nbdist-time'), content);

@@ -10,6 +10,11 @@ export function element(tag: string, className = '', text?: string): HTMLElement
   return node;
 }
 
+/** Return the colour of a rank, or of a compared run. */
+export function rankColour(rank: number): string {
+  return `var(--nb-r${rank % 8})`;
+}
+
 /** Return the message of an error. */
 export function messageOf(problem: unknown): string {
   return problem instanceof Error ? problem.message : String(problem);

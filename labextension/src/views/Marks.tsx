@@ -1,6 +1,7 @@
 /** The small drawings: state marks, whose shape says as much as their colour, icons, and the buttons that have them. */
-import type { ButtonHTMLAttributes, ReactElement } from 'react';
+import type { ButtonHTMLAttributes, CSSProperties, ReactElement } from 'react';
 
+import { rankColour } from '../page/nodes';
 import type { RankState, RunState } from '../protocol/run';
 
 const DISC = <circle cx="5" cy="5" r="4" fill="currentColor" />;
@@ -123,11 +124,15 @@ export function Segments<Choice extends string>(props: ChoiceProps<Choice>): Rea
   );
 }
 
-/** Return the class that gives what is inside it the colour of a rank. */
-export function rankColour(rank: number): string {
-  return `nbdist-c${rank % 8}`;
+/** Return the style that gives what is inside it the colour of a rank. */
+export function inColourOf(rank: number): CSSProperties {
+  return { '--nb-c': rankColour(rank) } as CSSProperties;
 }
 
 export function Badge({ rank }: { rank: number }): ReactElement {
-  return <span className={`nbdist-badge ${rankColour(rank)}`}>{rank}</span>;
+  return (
+    <span className="nbdist-badge" style={inColourOf(rank)}>
+      {rank}
+    </span>
+  );
 }

@@ -3,7 +3,7 @@ import { type InputEvent, type KeyboardEvent, type ReactElement, useId, useRef, 
 
 import { moved } from './keys';
 import { pageWords } from '../words/panel';
-import { Icon, type IconName, rankColour } from './Marks';
+import { Icon, type IconName, inColourOf } from './Marks';
 
 /** A tab: the log of all ranks or of one, or a page (curves, program, pages of the host). */
 export type Tab = 'all' | number | PageName;
@@ -71,7 +71,8 @@ export function Tabs(props: TabsProps): ReactElement {
           const name = words.rankNumber(rank) + (count ? words.comma + words.errors(count) : '');
           return (
             <button
-              className={`nbdist-tab ${rankColour(rank)}`}
+              className="nbdist-tab"
+              style={inColourOf(rank)}
               key={rank}
               aria-label={name}
               {...common(rank)}

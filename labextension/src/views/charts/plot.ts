@@ -3,7 +3,7 @@ import uPlot from 'uplot';
 
 import { type Axis, bandText, logRange, logTicks, nearestRow, rowAt } from '../../model/charts';
 import { clock, figure, tick } from '../../words/formats';
-import { element } from '../../page/nodes';
+import { element, rankColour } from '../../page/nodes';
 import type { Chart } from '../../protocol/charts';
 import { pageWords } from '../../words/panel';
 
@@ -269,7 +269,8 @@ function tell(plot: uPlot, choice: PlotChoice): void {
 }
 
 function lineRow(rank: number, badge: string, name: string, value: string, elsewhere: string): HTMLElement {
-  const row = element('span', `nbdist-c${rank % 8}`, '');
+  const row = element('span', '', '');
+  row.style.setProperty('--nb-c', rankColour(rank));
   const parts = [name && element('span', 'nbdist-values-name', name), value, elsewhere && ` (${elsewhere})`];
   row.append(element('i', '', badge), ...parts.filter(Boolean));
   return row;

@@ -13,7 +13,7 @@ import {
   sorted,
 } from '../../model/comparison';
 import { pageWords } from '../../words/panel';
-import { Button, Mark, rankColour } from '../Marks';
+import { Button, Mark, inColourOf } from '../Marks';
 
 interface TableProps {
   compared: Compared;
@@ -139,7 +139,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
       return next.delete(run) ? next : next.add(run);
     });
   return (
-    <tr className={rankColour(run)} data-drawn={drawn}>
+    <tr style={inColourOf(run)} data-drawn={drawn}>
       <th scope="row">
         <span className="nbdist-row">
           <input type="checkbox" aria-label={words.drawRun(label)} checked={drawn} onChange={draw} />

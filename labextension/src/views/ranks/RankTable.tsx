@@ -6,7 +6,7 @@ import { device, memory, percent, rate, stepParts, utilisation } from '../../wor
 import type { RankView, RunView, SlowView } from '../../protocol/run';
 import { localized } from '../../words/languages';
 import { pageWords } from '../../words/panel';
-import { Badge, rankColour } from '../Marks';
+import { Badge, inColourOf } from '../Marks';
 import { measureNames, Memory, Sparkline, type Standing, StateMark, StepBar, wordOf } from './rank_parts';
 
 interface TableProps {
@@ -37,7 +37,7 @@ export function RankTable({ view, standings, waits, onOpen }: TableProps): React
           {standings.map(standing => {
             const { rank, pid } = standing.rank;
             return (
-              <tr key={rank} className={`nbdist-rank ${rankColour(rank)}`} onClick={() => onOpen(rank)}>
+              <tr key={rank} className="nbdist-rank" style={inColourOf(rank)} onClick={() => onOpen(rank)}>
                 <th scope="row">
                   <button
                     type="button"
