@@ -127,7 +127,9 @@ function appendText(
       const marked = mark < 0 ? piece : element('mark', now && mark === 0 ? 'nbdist-now' : '', piece);
       if (start === linkStart) {
         const number = Number(match![2]);
-        link = buttonOf('nbdist-cell-link', logWords().cellLine(number), () => drawing.onCellLine(number));
+        link = buttonOf('nbdist-link nbdist-cell-link', logWords().cellLine(number), () =>
+          drawing.onCellLine(number),
+        );
         node.append(link);
       }
       (start < linkEnd && link ? link : node).append(styled(span, marked));

@@ -53,7 +53,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
   const progress = live && view.progress && <RunProgress progress={view.progress} narrow={narrow} />;
   return (
     <>
-      <div className="nbdist-head">
+      <div className="nbdist-row nbdist-head">
         <span className="nbdist-pill" role="status" data-state={hangs(view) ? 'stalled' : view.state}>
           <Mark state={hangs(view) ? 'held' : view.idle ? 'pending' : view.state} />
           {stateWord(view)}
@@ -100,7 +100,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         )}
         <RunMenu {...props} />
       </div>
-      {narrow && progress && <div className="nbdist-head-progress">{progress}</div>}
+      {narrow && progress && <div className="nbdist-row nbdist-head-progress">{progress}</div>}
       {length > 0 && !(inline && !narrow) && (live ? view.state !== 'stopping' : !view.failure) && (
         <div className="nbdist-note nbdist-calm nbdist-row">
           <span role="status">{reason}</span>
@@ -161,7 +161,7 @@ function RunProgress({ progress, narrow }: { progress: Progress; narrow: boolean
     <>
       {!narrow && progress.text && <span className="nbdist-quiet nbdist-cut">{progress.text}</span>}
       <span
-        className="nbdist-progress"
+        className="nbdist-bar nbdist-progress"
         role="progressbar"
         aria-label={words.progress}
         aria-valuemin={0}
@@ -265,7 +265,7 @@ function RunMenu(props: HeaderProps): ReactElement {
         <div
           role="menu"
           aria-label={words.menu}
-          className="nbdist-menu-items"
+          className="nbdist-popup nbdist-menu-items"
           ref={focusFirst}
           onKeyDown={key}
           onClick={close}

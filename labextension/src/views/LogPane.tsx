@@ -164,9 +164,13 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
       className={narrow ? 'nbdist-logpane nbdist-narrow' : 'nbdist-logpane'}
       style={{ '--nbdist-gutter': `${gutter}px`, '--nbdist-time': `${time}px` } as CSSProperties}
     >
-      <div className="nbdist-toolbar" role="toolbar" aria-label={words.tools}>
+      <div className="nbdist-row nbdist-tools nbdist-toolbar" role="toolbar" aria-label={words.tools}>
         <Find state={state} box={searchBox} screen={screen} onLeave={focusLog} />
-        {!narrow && <span className="nbdist-amount">{words.lines(state.lines, state.folded)}</span>}
+        {!narrow && (
+          <span className="nbdist-quiet nbdist-cut nbdist-amount">
+            {words.lines(state.lines, state.folded)}
+          </span>
+        )}
         <span className="nbdist-space" />
         <span className="nbdist-segments" role="group" aria-label={words.position}>
           <Tool
@@ -313,7 +317,7 @@ function Find({ state, box, screen, onLeave }: FindProps) {
   };
   const count = state.current ? `${state.current}/${state.matches}` : `${state.matches}`;
   return (
-    <span className="nbdist-find" data-lm-suppress-shortcuts="true">
+    <span className="nbdist-row nbdist-field nbdist-find" data-lm-suppress-shortcuts="true">
       <Icon name="search" />
       <input
         ref={box}
@@ -325,7 +329,7 @@ function Find({ state, box, screen, onLeave }: FindProps) {
         onInput={event => screen.current?.find(event.currentTarget.value)}
         onKeyDown={onKeyDown}
       />
-      <span className="nbdist-count" role="status">
+      <span className="nbdist-quiet nbdist-count" role="status">
         {state.searching ? count : ''}
       </span>
       {state.searching && (

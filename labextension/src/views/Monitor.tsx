@@ -49,7 +49,7 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement {
     >
       {news && (
         <>
-          <div className="nbdist-head">
+          <div className="nbdist-row nbdist-head">
             <b>{news.summary}</b>
             {news.ill && (
               <span className="nbdist-pill" data-state="failed" role="status">
@@ -146,7 +146,7 @@ function Run({ run, stop, act, onHint }: RunProps): ReactElement {
             <State {...run} />
             <button
               type="button"
-              className="nbdist-rank-link nbdist-name"
+              className="nbdist-link nbdist-name"
               title={words.openDashboard}
               onClick={open}
             >

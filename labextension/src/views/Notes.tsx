@@ -58,7 +58,14 @@ export function Note({ notice }: { notice: Notice }): ReactElement {
         </a>
       )}
       {notice.selected && (
-        <textarea readOnly aria-label={notice.text} rows={8} value={notice.selected} ref={selectAll} />
+        <textarea
+          className="nbdist-field"
+          readOnly
+          aria-label={notice.text}
+          rows={8}
+          value={notice.selected}
+          ref={selectAll}
+        />
       )}
     </div>
   );

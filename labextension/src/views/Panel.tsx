@@ -44,7 +44,7 @@ export function Panel({ run, host, folds = true, root, onShown, served }: PanelP
         inCell
         folds={folds}
         label=""
-        empty={<div className="nbdist-head nbdist-quiet">{words.waiting}</div>}
+        empty={<div className="nbdist-row nbdist-head nbdist-quiet">{words.waiting}</div>}
         notes={served?.notes ?? silence}
         knownUntil={silent ? since : undefined}
         onShown={onShown}

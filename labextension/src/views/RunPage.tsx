@@ -275,7 +275,7 @@ export function RunPage(props: RunPageProps): ReactElement {
       onClickCapture={read}
     >
       {head && props.tools ? (
-        <div className="nbdist-dash-head">
+        <div className="nbdist-row nbdist-dash-head">
           <div className="nbdist-dash-title">{head}</div>
           {props.tools(size)}
         </div>

@@ -68,7 +68,7 @@ export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
   const groups = stall?.groups ?? [];
   return (
     <div className="nbdist-stall">
-      <div className="nbdist-tools nbdist-stall-tools">
+      <div className="nbdist-row nbdist-tools nbdist-stall-tools">
         <b>{words.stacks}</b>
         {stall && <span className="nbdist-quiet">{words.stacksTaken(clock(stall.taken ?? 0))}</span>}
         <span className="nbdist-space" />
@@ -125,7 +125,7 @@ function Group({ group, threads, onCellLine }: GroupProps): ReactElement {
   const stacks = threads ? [group.rows, ...group.threads] : [group.rows];
   return (
     <details className="nbdist-stack" open>
-      <summary>
+      <summary className="nbdist-row">
         <b>{words.ranks(group.ranks.length)}</b>
         {group.ranks.slice(0, SHOWN).map(rank => (
           <Badge key={rank} rank={rank} />

@@ -127,7 +127,7 @@ function RankPicker({ count, onPick }: { count: number; onPick: (rank: number) =
   return (
     <>
       <input
-        className="nbdist-picker"
+        className="nbdist-field nbdist-picker"
         list={options}
         inputMode="numeric"
         placeholder={words.pickRank}

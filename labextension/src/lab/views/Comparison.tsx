@@ -67,7 +67,7 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
           board={
             board && (
               <>
-                <div className="nbdist-tools">
+                <div className="nbdist-row nbdist-tools">
                   <Button icon="metrics" label={words.board} pressed onClick={() => setBoard(false)} />
                 </div>
                 <BoardPane
@@ -167,6 +167,7 @@ function Programs({ client, compared }: { client: Client; compared: Compared }):
     <label className="nbdist-row">
       <span className="nbdist-quiet">{label}</span>
       <select
+        className="nbdist-field"
         value={pair[which]}
         onChange={event => {
           const run = Number(event.currentTarget.value);

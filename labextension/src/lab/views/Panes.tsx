@@ -35,7 +35,7 @@ export function BoardPane({ client, runIds }: { client: Client; runIds: readonly
   }
   return (
     <div className="nbdist-board">
-      <div className="nbdist-tools">
+      <div className="nbdist-row nbdist-tools">
         <span className="nbdist-space" />
         <a className="nbdist-button" href={answer.url} target="_blank" rel="noreferrer">
           <Icon name="out" />

@@ -45,7 +45,7 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
   return (
     <form className="nbdist nbdist-form" data-theme={theme} onSubmit={event => event.preventDefault()}>
       <fieldset>
-        <label>
+        <label className="nbdist-row">
           <input
             type="radio"
             name={names}
@@ -54,9 +54,10 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
           />
           {words.formCpu}
         </label>
-        <label className="nbdist-form-inner">
+        <label className="nbdist-row nbdist-form-inner">
           {words.formRanks}
           <input
+            className="nbdist-field"
             type="number"
             min={1}
             max={1024}
@@ -65,7 +66,7 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
             onChange={event => onCpu(Number(event.currentTarget.value))}
           />
         </label>
-        <label>
+        <label className="nbdist-row">
           <input
             type="radio"
             name={names}
@@ -77,7 +78,7 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
         </label>
         {gpus.length === 0 && <p className="nbdist-form-inner nbdist-quiet">{words.formNoGpus}</p>}
         {gpus.map(gpu => (
-          <label key={gpu.index} className="nbdist-form-inner">
+          <label key={gpu.index} className="nbdist-row nbdist-form-inner">
             <input
               type="checkbox"
               checked={ids.includes(gpu.index)}
@@ -91,24 +92,29 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
           </label>
         ))}
       </fieldset>
-      <label>
+      <label className="nbdist-row">
         {words.formName}
         <input
+          className="nbdist-field"
           type="text"
           value={wanted.name}
           maxLength={40}
           onChange={event => change({ name: event.currentTarget.value })}
         />
       </label>
-      <label>
+      <label className="nbdist-row">
         {words.formFramework}
-        <select value={wanted.framework} onChange={event => change({ framework: event.currentTarget.value })}>
+        <select
+          className="nbdist-field"
+          value={wanted.framework}
+          onChange={event => change({ framework: event.currentTarget.value })}
+        >
           {FRAMEWORKS.map(each => (
             <option key={each}>{each}</option>
           ))}
         </select>
       </label>
-      <label>
+      <label className="nbdist-row">
         <input
           type="checkbox"
           checked={wanted.detach}

@@ -55,7 +55,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       aria-description={row.note || undefined}
       onClick={event => props.onClick(row, event)}
     >
-      <div className="nbdist-run-line">
+      <div className="nbdist-row">
         <Mark state={stalled ? 'held' : row.idle ? 'pending' : row.state} />
         <Name {...props.name} />
         {props.best && (
@@ -69,16 +69,16 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
           </span>
         )}
         {row.tags.map(tag => (
-          <span key={tag} className="nbdist-run-tag">
+          <span key={tag} className="nbdist-cut nbdist-run-tag">
             {tag}
           </span>
         ))}
         <span className="nbdist-space" />
-        <span className="nbdist-run-time">
+        <span className="nbdist-small">
           {row.started === null && row.live ? '–' : clock(ended - (row.started ?? row.created))}
         </span>
       </div>
-      <div className="nbdist-run-line nbdist-run-more">
+      <div className="nbdist-row nbdist-fine">
         <Check onCheck={event => props.onCheck(row, event)} />
         <span className="nbdist-cut">{about(row, word)}</span>
         <span className="nbdist-space" />
@@ -86,7 +86,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
         <span className="nbdist-run-age">{row.live ? doneText(row.progress) : age(now - ended)}</span>
       </div>
       {row.live && row.progress && (
-        <div className="nbdist-run-progress" aria-hidden="true">
+        <div className="nbdist-bar nbdist-run-progress" aria-hidden="true">
           <i style={{ width: `${100 * row.progress.fraction}%` }} />
         </div>
       )}
@@ -132,23 +132,23 @@ export function SweepItem(props: SweepItemProps): ReactElement {
       title={`${sweep.sweepId}\n${text}`}
       onClick={() => props.onClick(sweep)}
     >
-      <div className="nbdist-run-line">
+      <div className="nbdist-row">
         <Mark state={state} />
         <Name text={sweep.label} from={0} />
-        <span className="nbdist-sweep-arrow" aria-hidden="true">
+        <span className="nbdist-fine" aria-hidden="true">
           {props.open ? '▾' : '▸'}
         </span>
         <span className="nbdist-space" />
-        <span className="nbdist-run-time">{clock((state === 'running' ? now : last) - first)}</span>
+        <span className="nbdist-small">{clock((state === 'running' ? now : last) - first)}</span>
       </div>
-      <div className="nbdist-run-line nbdist-run-more">
+      <div className="nbdist-row nbdist-fine">
         <Check onCheck={() => props.onCheck(sweep)} />
         <span className="nbdist-cut">{text}</span>
         <span className="nbdist-space" />
         <span className="nbdist-run-age">{state === 'running' ? '' : age(now - last)}</span>
       </div>
       {state === 'running' && (
-        <div className="nbdist-run-progress" aria-hidden="true">
+        <div className="nbdist-bar nbdist-run-progress" aria-hidden="true">
           <i style={{ width: `${(100 * ended) / points}%` }} />
         </div>
       )}

@@ -220,8 +220,8 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
   };
   return (
     <section className="nbdist nbdist-sidebar" data-theme={theme} aria-label={words.title}>
-      <header className="nbdist-side-head">
-        <h2>{words.title}</h2>
+      <header className="nbdist-row nbdist-side-head">
+        <h2 className="nbdist-cut">{words.title}</h2>
         <span className="nbdist-space" />
         <select
           aria-label={words.groupBy}
@@ -244,9 +244,10 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
         <Absent onTry={() => void runs.refresh()} />
       ) : (
         <>
-          <label className="nbdist-side-search">
+          <label className="nbdist-row nbdist-field nbdist-find nbdist-side-search">
             <Icon name="search" />
             <input
+              className="nbdist-search"
               type="search"
               data-first-focus
               placeholder={words.filter}
@@ -280,7 +281,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
                   <div
                     key={item.group}
                     role="presentation"
-                    className="nbdist-side-group"
+                    className="nbdist-fine nbdist-side-group"
                     style={{ top: item.top, height: item.height }}
                   >
                     <span className="nbdist-cut" title={item.group}>
@@ -371,7 +372,11 @@ function RunActions({ chosen, sweep, execute, onClear }: ActionsProps): ReactEle
   if (chosen.length > 1 || sweep) {
     const runIds = chosen.map(each => each.runId);
     return (
-      <div className="nbdist-side-actions" role="toolbar" aria-label={words.selected(chosen.length)}>
+      <div
+        className="nbdist-row nbdist-side-actions"
+        role="toolbar"
+        aria-label={words.selected(chosen.length)}
+      >
         {chosen.length > 1 && (
           <Button
             icon="compare"
@@ -395,7 +400,7 @@ function RunActions({ chosen, sweep, execute, onClear }: ActionsProps): ReactEle
   const { runId } = row;
   const act = (command: string) => () => execute(command, { runId });
   return (
-    <div className="nbdist-side-actions" role="toolbar" aria-label={row.label}>
+    <div className="nbdist-row nbdist-side-actions" role="toolbar" aria-label={row.label}>
       <Button icon="open" label={words.open} title={words.open} onClick={act(COMMANDS.open)} />
       <Button icon="attach" label={words.attach} title={words.attachHint} onClick={act(COMMANDS.attach)} />
       <span className="nbdist-space" />

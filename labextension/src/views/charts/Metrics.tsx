@@ -57,7 +57,7 @@ export function Metrics(props: MetricsProps): ReactElement {
   const logged = ordered.some(chart => chart.group === 'metric');
   return (
     <div className="nbdist-metrics">
-      <div className="nbdist-tools" role="toolbar" aria-label={words.metrics}>
+      <div className="nbdist-row nbdist-tools" role="toolbar" aria-label={words.metrics}>
         <Segments
           label={words.axis}
           choices={AXES}
@@ -184,7 +184,7 @@ function ChartView(props: ChartProps): ReactElement {
     return <Curves {...props} />;
   }
   return (
-    <div className="nbdist-chart nbdist-chart-head nbdist-figure">
+    <div className="nbdist-chart nbdist-row nbdist-chart-head nbdist-figure">
       <b className="nbdist-cut" title={chart.tag}>
         {chart.tag}
       </b>
@@ -215,7 +215,7 @@ function Curves(props: ChartProps): ReactElement {
   const summary = latest(chart);
   return (
     <div className="nbdist-chart">
-      <div className="nbdist-chart-head">
+      <div className="nbdist-row nbdist-chart-head">
         <b className="nbdist-cut" title={name}>
           {chart.unit ? name + words.comma + chart.unit : name}
         </b>
@@ -242,7 +242,7 @@ function Curves(props: ChartProps): ReactElement {
         aria-label={words.named(name, summary)}
       />
       {(banded || smoothing > 0) && (
-        <div className="nbdist-row nbdist-chart-key" data-kind={chart.kind}>
+        <div className="nbdist-row nbdist-fine nbdist-chart-key" data-kind={chart.kind}>
           <span>
             {[banded && words.meanOf(chart.ranks.length), smoothing && words.smooth]
               .filter(Boolean)

@@ -57,7 +57,7 @@ export function CompareTable(props: TableProps): ReactElement {
   const all = drawn.size >= compared.runs.length && compared.runs.every((_, run) => drawn.has(run));
   return (
     <>
-      <div className="nbdist-tools" role="toolbar" aria-label={words.comparedRuns}>
+      <div className="nbdist-row nbdist-tools" role="toolbar" aria-label={words.comparedRuns}>
         <ColumnPicker columns={columns} step={compared.step} chosen={chosen ?? first} onChoose={setChosen} />
       </div>
       <div
@@ -90,7 +90,7 @@ export function CompareTable(props: TableProps): ReactElement {
                   >
                     <button
                       type="button"
-                      className="nbdist-rank-link nbdist-sort"
+                      className="nbdist-link nbdist-sort"
                       title={words.sortBy(name + words.comma + group)}
                       onClick={() => sortBy(columnKey(column))}
                     >
@@ -149,7 +149,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
           <Mark state={state} />
           <button
             type="button"
-            className="nbdist-rank-link nbdist-name"
+            className="nbdist-link nbdist-name"
             title={label}
             onClick={event => onOpen(runId, event.currentTarget)}
           >
@@ -167,7 +167,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
         const at = column.steps[run];
         const text = valueText(column, run);
         return (
-          <td key={columnKey(column)} title={text}>
+          <td className="nbdist-cut" key={columnKey(column)} title={text}>
             {text}
             {typeof at === 'number' && <span className="nbdist-quiet"> ({at.toLocaleString('en')})</span>}
           </td>
@@ -191,9 +191,9 @@ function ColumnPicker({ columns, step, chosen, onChoose }: PickerProps): ReactEl
   const toggle = (key: string): void =>
     onChoose(chosen.includes(key) ? chosen.filter(each => each !== key) : [...chosen, key]);
   return (
-    <details className="nbdist-columns">
+    <details className="nbdist-menu nbdist-columns">
       <summary className="nbdist-button">{words.columnsShown(chosen.length)}</summary>
-      <div className="nbdist-columns-list">
+      <div className="nbdist-popup nbdist-columns-list">
         <div className="nbdist-row">
           <Button label={words.columnsDiffering} onClick={() => onChoose(null)} />
           <Button label={words.columnsAll} onClick={() => onChoose(columns.map(columnKey))} />
@@ -202,9 +202,9 @@ function ColumnPicker({ columns, step, chosen, onChoose }: PickerProps): ReactEl
           const members = columns.filter(column => column.group === group);
           return (
             <fieldset key={group}>
-              <legend>{groupName(members[0]!, step)}</legend>
+              <legend className="nbdist-fine">{groupName(members[0]!, step)}</legend>
               {members.map(column => (
-                <label key={columnKey(column)} data-differs={column.differs}>
+                <label className="nbdist-row" key={columnKey(column)} data-differs={column.differs}>
                   <input
                     type="checkbox"
                     checked={chosen.includes(columnKey(column))}

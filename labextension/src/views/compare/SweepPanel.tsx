@@ -61,7 +61,7 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
       data-size={size}
       data-theme={theme}
     >
-      <div className="nbdist-head">
+      <div className="nbdist-row nbdist-head">
         <span className="nbdist-pill" role="status" data-state={sweep.state}>
           <Mark state={sweep.state} />
           {words.run[sweep.state]}

@@ -61,7 +61,7 @@ export function RankGrid({ view, standings, waits, selected, onSelect, onOpen }:
       <div className="nbdist-row">
         <Segments label={words.heat} choices={MEASURES} names={names} chosen={measure} onChoose={setChosen} />
         <span className="nbdist-space" />
-        <span className="nbdist-scale" aria-hidden="true">
+        <span className="nbdist-row nbdist-fine nbdist-scale" aria-hidden="true">
           0
           {Array.from({ length: STEPS }, (_, step) => (
             <i key={step} data-step={step} />
@@ -109,7 +109,7 @@ export function RankGrid({ view, standings, waits, selected, onSelect, onOpen }:
           </div>
         ))}
       </div>
-      <div className="nbdist-row nbdist-heat-foot">
+      <div className="nbdist-row nbdist-quiet nbdist-heat-foot">
         <Counts standings={standings} />
         <span className="nbdist-space" />
         <span>{spreadText(ranks, measure)}</span>

@@ -41,7 +41,7 @@ export function RankTable({ view, standings, waits, onOpen }: TableProps): React
                 <th scope="row">
                   <button
                     type="button"
-                    className="nbdist-rank-link"
+                    className="nbdist-link"
                     aria-label={words.toLog(rank)}
                     title={pid === null ? words.toLog(rank) : `pid ${pid}`}
                   >
