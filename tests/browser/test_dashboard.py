@@ -208,7 +208,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
         menu = page.locator(".lm-Menu:visible")
         # and none of the items that JupyterLab has for a sidebar
         expect(menu.locator(".lm-Menu-item:not(.lm-mod-hidden)")).to_have_text(
-            ["Open", "Attach", "Go to cell", "Run again with…", "Delete", "Compare 2 runs"]
+            ["Open", "Attach", "Go to cell", "Run again with…", "Pin", "Tags…", "Note…", "Delete", "Compare 2 runs"]
         )
         page.screenshot(path=pictures / "sidebar-menu-light.png")
         menu.get_by_text("Compare 2 runs").click()
