@@ -316,6 +316,8 @@ _CANCELLED = "Canceled future for"
 """JupyterLab's error about a request to a kernel that has gone or was interrupted meanwhile."""
 _DISPOSED = "Cannot read properties of null (reading 'promise')"
 """Its rate limiter's error about a notebook closed before its turn, maybe by the test before."""
+_CLOSED = "Kernel connection is disposed"
+"""Its error where it restarts a kernel that died, of a notebook closed meanwhile."""
 
 
 @contextlib.contextmanager
@@ -343,7 +345,7 @@ def new_page(
     finally:
         if not cleared:
             page.context.close()
-    others = (_CANCELLED, _DISPOSED, *([known] if known else []))
+    others = (_CANCELLED, _DISPOSED, _CLOSED, *([known] if known else []))
     ours = [text for text in errors if _is_ours(text) or not any(words in text for words in others)]
     assert not ours, errors
     if cleared:
