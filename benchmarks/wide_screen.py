@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from common import Goal, Samples, spread
-from panel import halves
+from panel import end_kernels, halves
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 from scale import multiply, record, written_on
 
@@ -63,6 +63,7 @@ def look(browser: Browser, server: LabServer, recorded: RunDirectory) -> Iterato
     with new_page(browser, width=1280, height=900, keep=False) as page:
         for metric, value in equal_lines(page, server, multiply(recorded, server.home, 128)):
             yield EQUAL, metric, value
+    end_kernels(server)
     wide = multiply(recorded, server.home, 1024)
     with new_page(browser, width=1280, height=900, keep=False) as page, written_on(wide, 300.0):
         for metric, value in dashboard(page, server, wide):
