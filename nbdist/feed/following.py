@@ -62,14 +62,16 @@ class RunFeed:
         """Return the run; None when it cannot be read."""
         return self._reader.look()
 
-    def read(
-        self, run: Run, now: float, *, last: bool = False, budget: int = LOOK_BYTES, prints: bool = True
-    ) -> list[LogDelta]:
-        """Take new lines and metrics. ``prints`` as in ``Measures.look``."""
-        moment = now if run.ended is None else min(now, run.ended)
-        deltas = self.logs.look(run, moment, last=last, budget=budget)
-        self.measures.look(run, deltas, now, prints=prints)
+    def read(self, run: Run, now: float, *, last: bool = False, budget: int = LOOK_BYTES) -> list[LogDelta]:
+        """Take new lines and points."""
+        deltas = self.lines(run, now, last=last, budget=budget)
+        self.measures.look(run, deltas, now)
         return deltas
+
+    def lines(self, run: Run, now: float, *, last: bool = False, budget: int = LOOK_BYTES) -> list[LogDelta]:
+        """Take new lines alone; ``measures`` have yet to look at them."""
+        moment = now if run.ended is None else min(now, run.ended)
+        return self.logs.look(run, moment, last=last, budget=budget)
 
     def view(self, run: Run, now: float, usage: Mapping[int, RankUsage] = NO_USAGE) -> RunView:
         """Return the view of the run; with many ranks, the same one for a while."""

@@ -77,8 +77,8 @@ class Measures:
         self.behind = False
         """Whether points of a run that has ended still wait to be read."""
 
-    def look(self, run: Run, deltas: Iterable[LogDelta], now: float, *, prints: bool = True) -> None:
-        """Take new points; in a backlog and at the end at every look. ``prints``: search the logs, too."""
+    def look(self, run: Run, deltas: Iterable[LogDelta], now: float) -> None:
+        """Take new points; in a backlog and at the end at every look."""
         if run.attempt != self._attempt:
             self._begin_attempt(run)
         for delta in deltas:
@@ -92,12 +92,12 @@ class Measures:
             # a process that was left behind may go on writing for ever
             self._looks_left -= 1
             self.behind = self._read() > 0 and self._looks_left > 0
-            self.behind |= not prints or self._take_printed(self._prints.rest())
+            self.behind |= self._take_printed(self._prints.rest())
             return
         due = not 0 <= now - self._looked < _PERIOD
-        if due and self._read() < _BACKLOG and prints:
+        if due and self._read() < _BACKLOG:
             self._looked = now
-        if prints and (due or self._prints.begun):
+        if due or self._prints.begun:
             self._take_printed(self._prints.next(now))
 
     def finish(self, run: Run) -> None:

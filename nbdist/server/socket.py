@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,12 +17,13 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from nbdist.feed.protocol import frame
 from nbdist.model.decoding import loads
 from nbdist.server.backend import Handler
-from nbdist.server.streams import Watcher, gone_frame
+from nbdist.server.streams import Gap, Watcher, gone_frame
 from nbdist.store.run_store import RUN_ID
 
 _MOST_WATCHED = 64
 _MOST_WAITING = 256  # requests of a page
 _LONGEST = 64 * 1024  # bytes of a request
+_MOST_GAPS = 512
 _LARGEST = 1 << 53
 _MOST_RUNS = 500
 
@@ -31,15 +32,12 @@ log = logging.getLogger("nbdist.server")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request of a page. ``have`` has, for some ranks, the address of the first line that the page lacks;
-    the last lines between ``after`` and ``before`` come first."""
+    """A request of a page. ``have`` has, for some ranks, the address of the first line that it lacks."""
 
     kind: Literal["watch", "unwatch", "ack", "pull", "runs", "unruns", "pause", "resume"]
     run_id: str = ""
     have: Mapping[int, int] = field(default_factory=dict)
-    rank: int = 0
-    after: int = 0
-    before: int = 0
+    gaps: Sequence[Gap] = ()
     limit: int = 0
 
 
@@ -137,8 +135,7 @@ class StreamHandler(WebSocketMixin, WebSocketHandler, Handler):
                 if watcher is None:
                     await self._send_problem(f"{request.run_id} is not watched")
                 else:
-                    pull = self.backend.streams.pull(watcher, request.rank, request.after, request.before)
-                    await self.send(await pull)
+                    await self.send(await self.backend.streams.pull(watcher, request.gaps))
             case "runs":
                 self.backend.feed.watch(self, request.limit)
             case "unruns":
@@ -171,9 +168,7 @@ def read_request(text: str | bytes) -> Request:
         case "unwatch" | "ack" as kind:
             return Request(kind=kind, run_id=_run_id(sent))
         case "pull":
-            run_id, rank = _run_id(sent), _number(sent, "rank")
-            after, before = _number(sent, "after"), _number(sent, "before")
-            return Request(kind="pull", run_id=run_id, rank=rank, after=after, before=before)
+            return Request(kind="pull", run_id=_run_id(sent), gaps=_gaps(sent.get("gaps")))
         case "runs":
             limit = _number(sent, "limit") if "limit" in sent else 50
             return Request(kind="runs", limit=max(1, min(_MOST_RUNS, limit)))
@@ -198,6 +193,19 @@ def _have(begin: object) -> dict[int, int]:
     ):
         raise ValueError('from is "tail", or the address of a line for each rank')
     return {int(rank): _number(begin, rank) for rank in begin}
+
+
+def _gaps(sent: object) -> list[Gap]:
+    if not isinstance(sent, list) or len(sent) > _MOST_GAPS:
+        raise ValueError(f"gaps is not a list of {_MOST_GAPS} at most")
+    gaps: list[Gap] = []
+    for gap in sent:
+        match gap:
+            case [int(rank), int(after), int(before)] if min(gap) >= 0 and max(gap) < _LARGEST:
+                gaps.append((rank, after, before))
+            case _:
+                raise ValueError("a gap is a rank and two addresses: [0, 400, 90000]")
+    return gaps
 
 
 def _number(sent: Mapping[str, Any], name: str) -> int:

@@ -8,9 +8,10 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from nbdist.errors import UnknownRun
 from nbdist.feed.charts import Charts
@@ -24,6 +25,9 @@ from nbdist.model import Run
 from nbdist.server.run_list import InThread, Page, RunList
 from nbdist.store import RunDirectory
 from nbdist.store.run_store import read_spec
+
+Gap = tuple[int, int, int]
+"""A rank, and the addresses between which a page lacks lines."""
 
 # bytes of the logs of all ranks
 _LOOK_BYTES = 512 * 1024  # more that waits is passed over, and can be pulled
@@ -99,42 +103,48 @@ class RunTail:
         self.ranks: dict[int, RecentLines] = {}
         self.done = False  # once the run has ended and all of it was read
         self._clock = clock
+        self._unmeasured: list[LogDelta] = []
         self._feed = RunFeed(directory, room=_LOOK_BYTES, clock=clock)
 
     def see(self) -> Run | None:
-        """Return the run, its logs unread since they may be long; None when it cannot be read."""
+        """Return the run, its logs and points unread since they may be long; None when it cannot be read."""
         with self.lock:
             run = self._look_at_run()
             if run is not None:
-                now = self._clock()
-                self._feed.measures.look(run, [], now, prints=False)
-                self.view = self._feed.view(run, now)
+                self.view = self._feed.view(run, self._clock())
             return run
 
-    def look(self) -> bool:
-        """Read on; return False when the run cannot be read any more."""
+    def look(self, *, points: bool = True) -> bool:
+        """Read on, without ``points`` lines alone; return False when the run cannot be read any more."""
         with self.lock:
             run = self._look_at_run()
             if run is None:
                 return False
-            feed, now, first = self._feed, self._clock(), not self.ranks
+            feed, now = self._feed, self._clock()
             room = max(_LEAST_SENT, _KEPT // max(1, len(run.ranks)))
-            if first:
+            if not self.ranks:
                 self.ranks = {rank.rank: RecentLines(rank.rank, room) for rank in run.ranks}
-            for delta in feed.read(run, now, budget=_LOOK_BYTES, prints=not first):
+            deltas = feed.lines(run, now, budget=_LOOK_BYTES)
+            for delta in deltas:
                 self.ranks[delta.rank].add(delta)
+            self._unmeasured += deltas
+            if points:
+                feed.measures.look(run, self._unmeasured, now)
+                self._unmeasured = []
+                self.done = run.state.terminal and not feed.logs.behind and not feed.measures.behind
             self.view = feed.view(run, now)
-            self.done = run.state.terminal and not feed.logs.behind and not feed.measures.behind
             return True
 
-    def before(self, rank: int, after: int, before: int, limit: int) -> list[LogDelta]:
-        """Return the last lines on disk between two addresses, about ``limit`` bytes; for no such rank
-        none."""
+    def within(self, gaps: Iterable[Gap], limit: int) -> list[LogDelta]:
+        """Return the last lines on disk of each gap, about ``limit`` bytes; for no such rank none."""
         with self.lock:
-            if rank not in self.ranks or self.run is None:
-                return []
-            deltas = self._feed.logs.before(self.run, rank, after, before, limit, self._clock())
-            return [replace(delta, partial="", skipped=0) for delta in deltas]
+            run, logs, now = self.run, self._feed.logs, self._clock()
+            return [
+                replace(delta, partial="", skipped=0)
+                for rank, after, before in gaps
+                if run is not None and rank in self.ranks
+                for delta in logs.before(run, rank, after, before, limit, now)
+            ]
 
     def _look_at_run(self) -> Run | None:
         run = self.run = self._feed.run()
@@ -217,6 +227,7 @@ _LAST_TURNS = 5
 _REST = 3.0  # times the length of a look: so reading takes a quarter of a core at most
 _IDLE = 8  # unwatched runs whose lines stay in memory, for a page that comes back
 _PULL_BYTES = 256 * 1024
+_LEAST_PULLED = 4 * 1024
 _CELL_LIMIT = 65_536
 
 log = logging.getLogger("nbdist.server")
@@ -311,10 +322,10 @@ class Streams:
                 followed.look_who_is_awake()
             watcher.news.set()
 
-    async def pull(self, watcher: Watcher, rank: int, after: int, before: int) -> bytes:
-        """Return the last lines of a rank between two addresses, as a frame."""
-        tail = watcher.cursor.tail
-        chunks: list[LogDelta] = await self._run(tail.before, rank, after, before, _PULL_BYTES)
+    async def pull(self, watcher: Watcher, gaps: Sequence[Gap]) -> bytes:
+        """Return the last lines in each of these gaps, as a frame."""
+        tail, limit = watcher.cursor.tail, max(_LEAST_PULLED, _PULL_BYTES // max(1, len(gaps)))
+        chunks: list[LogDelta] = await self._run(tail.within, gaps, limit)
         update = Update(chunks=chunks, complete_until=watcher.cursor.complete_until)
         return update_frame(watcher.run_id, update, pulled=True)
 
@@ -349,11 +360,11 @@ class Streams:
         """Read the run while a page watches it."""
         tail, loop = followed.tail, asyncio.get_running_loop()
         try:
-            # the state comes at once, the logs take a moment
+            # of many ranks the logs take a moment, the points another: what is known is sent before them
             readable = await self._run(tail.see) is not None
-            followed.wake()
-            readable = readable and await self._run(tail.look)
-            followed.wake()
+            await self._show(followed)
+            readable = readable and await self._run(partial(tail.look, points=False))
+            await self._show(followed)
             while readable and not tail.done:
                 await followed.awake.wait()
                 readable, spent = await loop.run_in_executor(self._reader, _timed_look, tail)
@@ -369,6 +380,12 @@ class Streams:
             readable = False
         if not readable:
             self.forget(run_id)
+
+    async def _show(self, followed: _Followed) -> None:
+        """Make the frames of all pages that have room, before the run is read on."""
+        followed.wake()
+        await asyncio.sleep(0)
+        await asyncio.get_running_loop().run_in_executor(self._builder, _nothing)
 
     async def _serve(self, watcher: Watcher) -> None:
         """Send the page the part that it lacks, whenever it has room."""
@@ -417,6 +434,10 @@ def _timed_look(tail: RunTail) -> tuple[bool, float]:
     """Look at the run; return the result and the CPU seconds that it took."""
     begun = time.thread_time()
     return tail.look(), time.thread_time() - begun
+
+
+def _nothing() -> None:
+    """Stand behind the frames that are being made."""
 
 
 def _next_frame(watcher: Watcher) -> bytes | None:

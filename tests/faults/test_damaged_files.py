@@ -222,7 +222,7 @@ class Bench:
                 (size,) = struct.unpack_from("<I", data)
                 strict(data[4 : 4 + size])
                 strict(json.dumps(encode(update)[0]))
-        tail.before(0, 0, 100_000, 10_000)
+        tail.within([(0, 0, 100_000)], 10_000)
 
     def _follow(self, directory: RunDirectory) -> None:
         looks = iter(range(3))

@@ -75,7 +75,7 @@ def test_lines_from_the_middle_of_a_long_log_cost_what_is_read_of_them(
     begin = 500_000 * len(LINE % 0)
 
     with read_bytes() as read:
-        (chunk,) = tail.before(0, 0, begin, 1000)
+        (chunk,) = tail.within([(0, 0, begin)], 1000)
 
     assert read() < 100_000
     assert chunk.end == begin
@@ -100,6 +100,6 @@ def test_the_log_of_an_earlier_attempt_is_not_read_before_it_is_asked_for(
     assert read() < LITTLE
     (chunk,) = update.chunks
     assert chunk.lines == ["second try"]
-    before, parting = tail.before(0, 0, chunk.first, 1000)
+    before, parting = tail.within([(0, 0, chunk.first)], 1000)
     assert before.lines[-1] == (LINE % (LINES - 1)).decode().rstrip()
     assert (parting.lines, parting.end) == (["—— attempt 2 ——"], chunk.first)

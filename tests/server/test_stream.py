@@ -62,15 +62,15 @@ async def test_a_long_log_is_opened_at_its_end_and_pulled_from_anywhere(
     await page.say("watch", run_id=RUN_ID)
     await page.until(lambda: page.lines(0))
     shown = page.lines(0)
-    for after, before in ((123_456, 123_956), (0, 2), (count + 5, count + 7)):
-        await page.say("pull", run_id=RUN_ID, rank=0, after=after * width, before=before * width)
-    await page.until(lambda: len(page.pulled) == 3)
+    gaps = [(123_456, 123_956), (0, 2), (count + 5, count + 7)]
+    await page.say("pull", run_id=RUN_ID, gaps=[[0, *(width * line for line in gap)] for gap in gaps])
+    await page.until(lambda: page.pulled)
 
     assert shown[(count - 1) * width] == f"line {count - 1:06} of many"
     assert len(shown) <= 1000
     wanted = {number * width: f"line {number:06} of many" for number in (*range(123_456, 123_956), 0, 1)}
     assert {at: line for at, line in page.lines(0).items() if at not in shown} == wanted
-    assert page.pulled[2].chunks == ()
+    assert len(page.pulled[0].chunks) == 2
 
 
 async def test_a_page_that_lacks_too_much_sees_the_end_first_and_pulls_the_last_lines_before_it(
@@ -83,7 +83,7 @@ async def test_a_page_that_lacks_too_much_sees_the_end_first_and_pulls_the_last_
     await page.say("watch", run_id=RUN_ID, **{"from": {"0": 0}})
     await page.until(lambda: page.lines(0))
     shown = page.lines(0)
-    await page.say("pull", run_id=RUN_ID, rank=0, after=0, before=5_000_000)
+    await page.say("pull", run_id=RUN_ID, gaps=[[0, 0, 5_000_000]])
     await page.until(lambda: page.pulled)
 
     assert max(shown) == 9_999_990
@@ -192,7 +192,7 @@ async def test_the_log_of_an_earlier_attempt_is_pulled(open_page: OpenPage, home
     await page.until(lambda: page.lines(0))
     begun = dict(page.lines(0))
     (begin,) = begun
-    await page.say("pull", run_id=RUN_ID, rank=0, after=0, before=begin)
+    await page.say("pull", run_id=RUN_ID, gaps=[[0, 0, begin]])
     await page.until(lambda: page.pulled)
 
     assert begun[begin] == "second try"
@@ -228,8 +228,8 @@ async def test_a_page_learns_that_a_run_was_deleted(
         ('{"kind": "watch"}', "run_id"),
         (json.dumps({"kind": "watch", "run_id": RUN_ID, "from": {"x": 1}}), "from"),
         (json.dumps({"kind": "watch", "run_id": RUN_ID, "from": {"0": -1}}), "number"),
-        (json.dumps({"kind": "pull", "run_id": RUN_ID, "rank": 0, "after": 0, "before": 1}), "not watched"),
-        (json.dumps({"kind": "pull", "run_id": RUN_ID, "rank": 1e9, "after": 0, "before": 1}), "rank"),
+        (json.dumps({"kind": "pull", "run_id": RUN_ID, "gaps": [[0, 0, 1]]}), "not watched"),
+        (json.dumps({"kind": "pull", "run_id": RUN_ID, "gaps": [[1e9, 0, 1]]}), "a gap is a rank"),
         ("[" * 20_000, "JSON"),
     ],
 )

@@ -54,7 +54,7 @@ def by_the_server(run: WrittenRun) -> list[str]:
     tail.look()
     lines: list[str] = []
     end = run.directory.rank(0).log.stat().st_size
-    while chunks := tail.before(0, 0, end, 100_000):
+    while chunks := tail.within([(0, 0, end)], 100_000):
         assert chunks[-1].end == end
         lines[:0] = [line for chunk in chunks for line in chunk.lines]
         end = chunks[0].first

@@ -8,6 +8,8 @@ import type { Stream } from './stream';
 /** bytes that come for one question, and bytes that are asked for before the reader scrolls to them */
 const PORTION = 256 * 1024;
 const AHEAD = 1024 * 1024;
+/** gaps in one question: a request has a limit */
+const MOST_GAPS = 512;
 /** pixels above and below what can be seen that count as seen */
 const NEAR = 400;
 
@@ -50,7 +52,10 @@ export class Follower {
   }
 }
 
-type Pull = (rank: number, after: number, before: number) => boolean;
+/** a rank, and the addresses between which the page lacks lines */
+export type Gap = readonly [rank: number, after: number, before: number];
+
+type Pull = (gaps: readonly Gap[]) => boolean;
 
 /** Lines that the page does not have yet: of a short log all are asked for, of a long one those that the reader
  * scrolls to. One question at a time for each rank, so that a log of a gigabyte costs what is looked at. */
@@ -65,11 +70,14 @@ export class OlderLines {
 
   /** Call when something has come. */
   advance(): void {
-    for (const rank of this.run.log.ranks) {
-      if (this.ahead > 0) {
-        this.ahead -= this.ask(rank);
-      }
-    }
+    let left = this.ahead;
+    const some = left > 0 ? this.missing(this.run.log.ranks) : [];
+    const asked = some.filter(([, after, before]) => {
+      const wanted = left > 0;
+      left -= wanted ? Math.min(PORTION, before - after) : 0;
+      return wanted;
+    });
+    this.ahead = this.ask(asked) ? left : this.ahead;
   }
 
   /** Request the missing lines that the reader looks at, of this rank or of any. */
@@ -77,8 +85,7 @@ export class OlderLines {
     if (this.run.log.placing) {
       return; // what has come is to stand in its place before more comes, or it never would
     }
-    const ranks = selected === null ? this.run.log.ranks : [selected];
-    ranks.forEach(rank => this.ask(rank));
+    this.ask(this.missing(selected === null ? this.run.log.ranks : [selected]));
   }
 
   /** Forget all requests: after another connection they may never be answered. */
@@ -86,18 +93,22 @@ export class OlderLines {
     this.requested.clear();
   }
 
-  /** Request the lines at the end of the last gap; return the bytes that may come. */
-  private ask(rank: number): number {
-    const block = [...this.run.log.rank(rank).blocks].reverse().find(({ gap }) => gap > 0);
-    if (!block) {
-      return 0;
-    }
-    const { first, gap } = block;
-    if (this.requested.get(rank) === first || !this.pull(rank, first - gap, first)) {
-      return 0;
-    }
-    this.requested.set(rank, first);
-    return Math.min(PORTION, gap);
+  /** Return the last gap of each rank, unless it has been asked for; of `MOST_GAPS` at most. */
+  private missing(ranks: readonly number[]): Gap[] {
+    const gaps = ranks.flatMap(rank => {
+      const block = [...this.run.log.rank(rank).blocks].reverse().find(({ gap }) => gap > 0);
+      return block && this.requested.get(rank) !== block.first
+        ? [[rank, block.first - block.gap, block.first] as const]
+        : [];
+    });
+    return gaps.slice(0, MOST_GAPS);
+  }
+
+  /** Request the lines of these gaps; false when that is not possible now. */
+  private ask(gaps: readonly Gap[]): boolean {
+    const asked = gaps.length > 0 && this.pull(gaps);
+    gaps.forEach(([rank, , before]) => asked && this.requested.set(rank, before));
+    return asked;
   }
 }
 
@@ -110,7 +121,7 @@ export function useOlderLines(
   selected: number | null,
 ): void {
   const older = useMemo(
-    () => new OlderLines(model, (rank, after, before) => stream.pull(runId, rank, after, before)),
+    () => new OlderLines(model, gaps => stream.pull(runId, gaps)),
     [model, runId, stream],
   );
   useEffect(() => {

@@ -117,9 +117,9 @@ export class Stream {
     return this.watches.get(runId)?.gone ?? null;
   }
 
-  /** Request lines between two addresses, the last first; false when they cannot be requested now. */
-  pull(runId: string, rank: number, after: number, before: number): boolean {
-    return this.send({ kind: 'pull', run_id: runId, rank, after, before });
+  /** Request lines in these gaps, the last first; false when they cannot be requested now. */
+  pull(runId: string, gaps: readonly (readonly number[])[]): boolean {
+    return this.send({ kind: 'pull', run_id: runId, gaps });
   }
 
   /** Pause or resume as the page is hidden or shown. */
