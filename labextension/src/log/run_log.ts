@@ -46,10 +46,8 @@ export class RunLog {
 
   /** Take what has come. Lines later than `completeUntil` are kept out of the merged log until their turn. */
   receive(deltas: readonly LogDelta[], completeUntil: number | null): void {
-    this.slices.now(timeUp => {
-      this.inbox.receive(deltas, completeUntil, timeUp);
-      return this.merge(timeUp);
-    }, this.merge);
+    this.inbox.receive(deltas, completeUntil);
+    this.slices.now(this.merge);
   }
 
   /** Return the log of a rank; empty while none of its lines has come. */
@@ -171,17 +169,15 @@ class Inbox {
 
   constructor(private readonly take: Take) {}
 
-  /** Read as much of a message as there is time for. */
-  receive(deltas: readonly LogDelta[], completeUntil: number | null, timeUp: () => boolean): void {
+  receive(deltas: readonly LogDelta[], completeUntil: number | null): void {
     // the times of lines are kept in single precision
     this.completeUntil = completeUntil === null ? Number.MAX_VALUE : Math.fround(completeUntil);
-    for (let at = 0; at < deltas.length; at++) {
-      if (at && timeUp()) {
-        this.waiting.push(...deltas.slice(at));
-        return;
-      }
-      this.take(deltas[at]!);
+    // the newest lines go before those of long messages that are still being read
+    const [first, ...rest] = deltas;
+    if (first) {
+      this.take(first);
     }
+    this.waiting.push(...rest);
   }
 
   /** Read waiting messages; return true when all are read. */

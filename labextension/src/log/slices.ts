@@ -19,12 +19,16 @@ const QUIET_MS = 500;
 export class Slices {
   private jobs: Job[] = [];
   private waiting = false;
+  /** milliseconds that are left for `now` before the next turn */
+  private left: number;
 
   constructor(
     private readonly turns: Turns,
     /** milliseconds of work a turn */
     private readonly budget = 6,
-  ) {}
+  ) {
+    this.left = budget;
+  }
 
   get idle(): boolean {
     return this.jobs.length === 0;
@@ -46,23 +50,28 @@ export class Slices {
     this.jobs = this.jobs.filter(other => other !== job);
   }
 
-  /** Do what fits into a turn now; what is left comes later, as `rest` does it. */
-  now(job: Job, rest = job): void {
-    if (!job(this.timeUp())) {
-      this.add(rest, true);
+  /** Do what fits into a turn now; what is left comes later. A browser hands on many messages in one task: together
+   * they have the time of one turn. */
+  now(job: Job): void {
+    const begun = this.turns.now();
+    if (this.left <= 0 || !job(this.timeUp(this.left))) {
+      this.add(job, true);
     }
+    this.left -= this.turns.now() - begun;
+    this.wait();
   }
 
-  private timeUp(): () => boolean {
-    const end = this.turns.now() + this.budget;
+  private timeUp(budget = this.budget): () => boolean {
+    const end = this.turns.now() + budget;
     return () => this.turns.now() >= end;
   }
 
   private wait(): void {
-    if (!this.waiting && this.jobs.length) {
+    if (!this.waiting && (this.jobs.length || this.left < this.budget)) {
       this.waiting = true;
       this.turns.later(() => {
         this.waiting = false;
+        this.left = this.budget;
         try {
           this.turn();
         } finally {
