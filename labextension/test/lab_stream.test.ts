@@ -163,7 +163,7 @@ test('of a short log all older lines are asked for, of a long one what the reade
   socket.onopen!();
   const portion = 256 * 1024;
   const pulls: [number, number][] = [];
-  const older = new OlderLines(model, (_rank, after, before) => pulls.push([after, before]) > 0);
+  const older = new OlderLines(model, gaps => gaps.every(([, after, before]) => pulls.push([after, before])));
 
   socket.receive(...update(9_000_000, ['the end']));
   older.advance();

@@ -1,5 +1,13 @@
 /** Hooks that follow what changes by itself: the time, the width, the theme, data that comes too often. */
-import { type RefObject, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import {
+  type RefObject,
+  startTransition,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useState,
+} from 'react';
 
 import { pageNow } from '../model/run_model';
 import type { RunView } from '../protocol/run';
@@ -45,6 +53,14 @@ export function useDelayed<Value>(value: Value, delay: number): Value {
     return () => clearTimeout(timer);
   }, [value, delay]);
   return delayed;
+}
+
+/** Return the latest value, null at first. What it draws may be large: React draws it in turns, and the page answers
+ * in between. */
+export function useInTurns<Value>(value: Value): Value | null {
+  const [shown, setShown] = useState<Value | null>(null);
+  useLayoutEffect(() => startTransition(() => setShown(() => value)), [value]);
+  return shown;
 }
 
 export type Size = 'narrow' | 'medium' | 'wide' | 'huge';

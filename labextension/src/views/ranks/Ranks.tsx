@@ -1,7 +1,8 @@
 /** The ranks of a run: of up to eight a table, of more a grid. */
-import { type ReactElement, useMemo } from 'react';
+import { memo, type ReactElement, useMemo } from 'react';
 
 import type { RunView } from '../../protocol/run';
+import { useInTurns } from '../hooks';
 import { heldRanks } from '../Stall';
 import type { Standing } from './rank_parts';
 import { RankGrid } from './RankGrid';
@@ -24,9 +25,25 @@ interface RanksProps {
   onOpen: (rank: number) => void;
 }
 
-export function Ranks({ utilisation, ...props }: RanksProps): ReactElement {
-  const { view, waits } = props;
-  const standings = useMemo((): readonly Standing[] => {
+export function Ranks(props: RanksProps): ReactElement {
+  return props.view.ranks.length <= FEW ? <FewRanks {...props} /> : <ManyRanks {...props} />;
+}
+
+function FewRanks(props: RanksProps): ReactElement {
+  return <RankTable {...props} standings={useStandings(props)} />;
+}
+
+const Grid = memo(RankGrid);
+
+function ManyRanks({ onSelect, onOpen, selected, ...changing }: RanksProps): ReactElement | null {
+  const { view, waits } = changing;
+  const standings = useStandings(changing);
+  const shown = useInTurns(useMemo(() => ({ view, waits, standings }), [view, waits, standings]));
+  return shown && <Grid {...shown} selected={selected} onSelect={onSelect} onOpen={onOpen} />;
+}
+
+function useStandings({ view, utilisation, waits }: Omit<RanksProps, 'selected' | 'onSelect' | 'onOpen'>) {
+  return useMemo((): readonly Standing[] => {
     const held = heldRanks(view);
     return view.ranks.map(rank => ({
       rank,
@@ -37,9 +54,4 @@ export function Ranks({ utilisation, ...props }: RanksProps): ReactElement {
       wait: waits.get(rank.rank),
     }));
   }, [view, utilisation, waits]);
-  return view.ranks.length <= FEW ? (
-    <RankTable {...props} standings={standings} />
-  ) : (
-    <RankGrid {...props} standings={standings} />
-  );
 }
