@@ -48,8 +48,9 @@ def measure_wide(samples: Samples, scratch: Path, rounds: int) -> None:
     server = LabServer(scratch)
     try:
         server.wait_until_up()
+        # the browser inherits the processors of Playwright's driver
+        os.sched_setaffinity(0, of_the_page)
         with sync_playwright() as playwright:
-            os.sched_setaffinity(0, of_the_page)
             browser = playwright.chromium.launch(executable_path=chromium(), args=CHROMIUM_FLAGS)
             os.sched_setaffinity(0, others)
             for taken in range(rounds):
