@@ -32,7 +32,8 @@ from nbdist.text import reason_text
 _END = 4096  # bytes at the end of a journal, with its last event
 _ROWS = 1000
 _SETTLED = 3.0  # seconds after which another change of the directory of runs changes its time
-_FRESH = 2.0  # seconds for which the row of a live run is kept
+_FRESH = 2.0  # seconds for which the row of a live run is kept,
+_REST = 10.0  # or so many times the processor seconds that it took: of 1,024 ranks half a second
 _HEADLINE = 300
 
 
@@ -162,7 +163,8 @@ class RunPage:
 
 @dataclass(slots=True)
 class _Known:
-    """A run that was read. Its ``row`` dates from ``made``; it is final once the run has ended."""
+    """A run that was read. Its ``row``, made at ``made``, holds for ``fresh`` seconds, and for good once it
+    has ended."""
 
     reader: RunReader
     ended: bool
@@ -171,6 +173,7 @@ class _Known:
     words: str | None = None
     row: RunRow | None = None
     made: float = 0.0
+    fresh: float = _FRESH
 
 
 class RunList:
@@ -256,12 +259,14 @@ class RunList:
         known, now = self._read(directory), self._clock()
         self._known.move_to_end(directory.run_id)
         row = known.row
-        if row is not None and (not row.live or (0 <= now - known.made < _FRESH and not known.ended)):
+        if row is not None and (not row.live or (0 <= now - known.made < known.fresh and not known.ended)):
             return row
         if (run := known.reader.look()) is None:
             lost = unreadable(directory)
             return None if lost is None else row_of(lost, directory, now)
+        begun = time.thread_time()
         known.row, known.made = row_of(run, directory, now), now
+        known.fresh = max(_FRESH, _REST * (time.thread_time() - begun))
         return known.row
 
     def _shed(self) -> None:
