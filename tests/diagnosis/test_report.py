@@ -92,6 +92,33 @@ def test_a_failure_has_a_headline(failure: Failure, headline: str) -> None:
     assert failure_headline(failure) == headline
 
 
+@pytest.mark.parametrize(
+    ("failure", "english", "chinese"),
+    [
+        pytest.param(
+            a_failure(frame(SCRIPT, 4, "f", "f()"), program=SCRIPT),
+            "rank 1 failed first: ValueError at line 4 of train.py",
+            "进程 1 最先失败：ValueError，train.py 第 4 行",
+            id="in a script",
+        ),
+        pytest.param(
+            a_failure(report=None, early_exits=(0, 2, 3)),
+            "rank 1 failed: exit 1 (ranks 0, 2, 3 had already finished)",
+            "进程 1 失败：退出码 1（进程 0, 2–3 此前已完成）",
+            id="others had ended",
+        ),
+        pytest.param(
+            a_failure(report=None, absent=(0,)),
+            "rank 1 timed out waiting for rank 0: exit 1",
+            "进程 1 等待进程 0 超时：退出码 1",
+            id="others did not come",
+        ),
+    ],
+)
+def test_a_headline_is_in_both_languages(failure: Failure, english: str, chinese: str) -> None:
+    assert [failure_headline(failure, language) for language in ("en", "zh")] == [english, chinese]
+
+
 def test_a_traceback_shows_the_cell_whole_and_folds_libraries() -> None:
     failure = a_failure(*IN_TORCH, kind="RuntimeError", message="Connection closed", others=(0, 2))
 
