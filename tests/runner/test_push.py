@@ -1,4 +1,5 @@
-"""The names of a notebook in its ranks: kinds of values, their arrival, and refusals before the start."""
+"""The names of a notebook in its ranks: their arrival, and refusals before the start. Kinds of values are in
+tests/values."""
 
 from __future__ import annotations
 
@@ -15,133 +16,45 @@ from tests.programs import until
 
 Push = Callable[..., runner.RunHandle]
 
-KINDS = """
-import abc, collections, dataclasses, enum, functools, math, re, typing
-from pathlib import Path
-import numpy as np, pandas as pd, torch
+DEFINED = """
+import abc, math
+import numpy as np, torch
 
-@dataclasses.dataclass
-class Config:
-    lr: float = 0.1
-    layers: list = dataclasses.field(default_factory=list)
-class Flag(enum.IntFlag):
-    A = 1
-    B = 2
-Pair = collections.namedtuple("Pair", "a b")
 class Base(abc.ABC):
     @abc.abstractmethod
     def f(self): ...
     @property
     def double(self): return 2 * self.f()
 class Sub(Base):
-    kept = []
-    def __init__(self, v=1): super().__init__(); self.v = v
+    def __init__(self, v): self.v = v
     def f(self): return self.v
-    @staticmethod
-    def s(): return Sub(5).f()
-    @classmethod
-    def c(cls): return cls(7)
-class Slots:
-    __slots__ = ("a",)
-    def __init__(self): self.a = 3
-class Meta(type):
-    def __call__(cls, *a):
-        made = super().__call__(*a); made.meta = True; return made
-class WithMeta(metaclass=Meta): pass
-class Oops(Exception):
-    def __init__(self, code): super().__init__(f"code {code}"); self.code = code
-def counter():
-    n = 0
-    def add(k=1):
-        nonlocal n
-        n += k
-        return n
-    return add
-def logged(f):
-    @functools.wraps(f)
-    def inner(*a): return ("logged", f(*a))
-    return inner
-@logged
-def decorated(x): return x + 1
-@functools.lru_cache
-def cached(x): return x * 2
-def recursive(n): return 1 if n < 2 else n * recursive(n - 1)
 def even(n): return True if n == 0 else odd(n - 1)
 def odd(n): return False if n == 0 else even(n - 1)
-async def coro(): return 5
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.body = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-        self.register_buffer("steps", torch.zeros(1))
     def forward(self, x): return self.body(x)
-class Numbers(torch.utils.data.Dataset):
-    def __len__(self): return 8
-    def __getitem__(self, i): return torch.tensor([float(recursive(3) + i)])
-config = Config(0.5, [1, 2])
-pair = Pair(1, 2)
 sub = Sub(4)
-slots = Slots()
-meta = WithMeta()
-add = counter(); add(4)
-triple = lambda x: 3 * x
-half = functools.partial(triple, 0.5)
-bound = sub.f
-pattern = re.compile("a+")
 array = np.arange(20_000.0).reshape(100, 200)
 whole, view = array, array[:, 3]
-frame = pd.DataFrame({"a": np.arange(3000), "s": ["x", "y", "z"] * 1000})
-tensor = torch.arange(6000.0).reshape(60, 100)
-part = tensor[1:, ::2]
 net = Net()
 state = net.state_dict()
 optimizer = torch.optim.Adam(net.parameters())
-loader = torch.utils.data.DataLoader(Numbers(), batch_size=4)
-generator = torch.Generator().manual_seed(3)
-table = collections.defaultdict(list, a=[1]); table["self"] = table
-oops = Oops(3)
 """
 
 CHECKS = """
-import asyncio
-assert isinstance(config, Config) and config == Config(0.5, [1, 2])
-assert dataclasses.fields(Config)[1].name == "layers"
-assert dataclasses.replace(config, lr=1).lr == 1
-assert Flag.A | Flag.B == 3 and isinstance(Flag.A | Flag.B, Flag)
-assert type(pair) is Pair and pair.b == 2
-assert isinstance(sub, Base) and sub.double == 8 and Sub.s() == 5 and Sub.c().v == 7
-try: Base()
-except TypeError: pass
-else: raise AssertionError("abstract")
-assert slots.a == 3 and not hasattr(slots, "__dict__")
-assert type(WithMeta) is Meta and WithMeta().meta and meta.meta
-assert oops.code == 3 and type(oops) is Oops
-assert add() == 5 and triple(2) == 6 and half() == 1.5 and bound() == 4 and pattern.match("aa")
-assert decorated(1) == ("logged", 2) and cached(4) == 8 and cached.cache_info().misses == 1
-assert recursive(5) == 120 and even(10) and asyncio.run(coro()) == 5
-assert array.shape == (100, 200) and array.sum() == 199990000.0 and array is whole
-assert view.sum() == array[:, 3].sum()
+assert isinstance(sub, Base) and sub.double == 8 and even(10) and math.pi > 3 and np.__name__ == "numpy"
+assert array is whole and view.sum() == array[:, 3].sum()
 array[0, 0] = 9
-assert len(frame) == 3000 and frame.a.sum() == 4498500 and frame.groupby("s").a.count().tolist() == [1000] * 3
-frame["b"] = frame.a * 2
-assert part.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() and part[0, 1] == tensor[1, 2]
-assert type(net) is Net and len(list(net.parameters())) == 4 and net(torch.ones(1, 8)).shape == (1, 2)
+assert type(net) is Net and net(torch.ones(1, 8)).shape == (1, 2)
 assert state["body.0.weight"].data_ptr() == net.body[0].weight.data_ptr()
 before = net.body[2].bias.clone()  # has a gradient even where no unit of the first layer fires
 net(torch.ones(1, 8)).sum().backward(); optimizer.step()
 assert not torch.equal(before, net.body[2].bias), "the optimizer has other parameters"
-assert torch.cat(list(loader)).sum() == 8 * 6 + 28
-assert generator.initial_seed() == 3 and table["self"] is table and table["b"] == []
-assert math.pi > 3 and np.__name__ == "numpy" and Path("/a").name == "a" and re.__name__ == "re"
 print("all right")
 """
-NAMES = [
-    *("Config", "Flag", "Pair", "Base", "Sub", "WithMeta", "Meta", "Oops", "config"),
-    *("pair", "sub", "slots", "meta", "oops", "add", "triple", "half", "bound", "pattern"),
-    *("decorated", "cached", "recursive", "even", "coro", "array", "whole", "view", "frame"),
-    *("tensor", "part", "net", "Net", "state", "optimizer", "loader", "generator", "table"),
-    *("math", "np", "Path", "re", "dataclasses", "torch"),
-]
+NAMES = "Base,sub,even,array,whole,view,net,Net,state,optimizer,math,np,torch"
 
 
 def notebook(source: str) -> runner.Namespace:
@@ -178,8 +91,8 @@ def push(plan: Callable[..., runner.Plan], leaves_nothing: None) -> Push:
     return run
 
 
-def test_every_kind_of_value_arrives_as_it_was(push: Push) -> None:
-    handle = push(f"-n 1 --push {','.join(NAMES)}", CHECKS, KINDS)
+def test_what_is_pushed_arrives_as_it_was(push: Push) -> None:
+    handle = push(f"-n 1 --push {NAMES}", CHECKS, DEFINED)
 
     assert handle.run.state == "finished", handle.logs(0)
     assert handle.logs(0) == "all right\n"
@@ -214,7 +127,7 @@ def test_a_layer_of_the_notebook_trains_in_the_ranks(push: Push) -> None:
 
 
 def test_auto_finds_the_names_in_functions_too(plan: Callable[..., runner.Plan]) -> None:
-    planned = plan("-n 1 --push auto", "def f():\n    return sub.double\nprint(even(3), f(), net)", KINDS)
+    planned = plan("-n 1 --push auto", "def f():\n    return sub.double\nprint(even(3), f(), net)", DEFINED)
 
     chosen = [(pushed.name, pushed.type) for pushed in planned.spec.inputs if pushed.asked]
     assert chosen == [("sub", "Sub"), ("even", "function"), ("net", "Net")]

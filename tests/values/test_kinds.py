@@ -94,6 +94,8 @@ VALUES: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "[torch.float16, torch.device('cpu'), torch.ones(2, 3).shape]",
             "x[0].itemsize == 2 and x[1].type == 'cpu' and tuple(x[2]) == (2, 3)",
         ),
+        "random numbers": ("torch.Generator().manual_seed(3)", "x.initial_seed() == 3"),
+        "loader": ("torch.utils.data.DataLoader(torch.arange(8.0), 4)", "sum(b.sum() for b in x) == 28"),
         "data set": ("torch.utils.data.TensorDataset(torch.ones(4))", "len(x) == 4"),
         "schedule": (
             "torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.ones(1)], 0.5), 2)",
@@ -110,7 +112,7 @@ VALUES: Mapping[str, Mapping[str, tuple[str, str]]] = {
 }
 
 DEFINITIONS = """
-import contextlib, dataclasses, enum, functools, typing
+import abc, collections, contextlib, dataclasses, enum, functools, re, typing
 class Options(typing.TypedDict, total=False):
     lr: float
 class More(Options):
@@ -161,12 +163,57 @@ class First:
     def f(self): return "A"
 class Second(First):
     def f(self): return super().f() + "B"
+class Flag(enum.IntFlag):
+    A = 1
+    B = 2
+class Base(abc.ABC):
+    @abc.abstractmethod
+    def f(self): ...
+    @property
+    def double(self): return 2 * self.f()
+class Sub(Base):
+    def __init__(self, v=1): super().__init__(); self.v = v
+    def f(self): return self.v
+    @staticmethod
+    def s(): return Sub(5).f()
+    @classmethod
+    def c(cls): return cls(7)
+class Slots:
+    __slots__ = ("a",)
+    def __init__(self): self.a = 3
+class Meta(type):
+    def __call__(cls, *a):
+        made = super().__call__(*a); made.meta = True; return made
+class WithMeta(metaclass=Meta): pass
+class Oops(Exception):
+    def __init__(self, code): super().__init__(f"code {code}"); self.code = code
+def counter():
+    n = 0
+    def add(k=1):
+        nonlocal n
+        n += k
+        return n
+    return add
+def logged(f):
+    @functools.wraps(f)
+    def inner(*a): return ("logged", f(*a))
+    return inner
+@logged
+def decorated(x): return x + 1
+@functools.lru_cache
+def cached(x): return x * 2
+def even(n): return True if n == 0 else odd(n - 1)
+def odd(n): return False if n == 0 else even(n - 1)
+async def coroutine(): return 5
 def count(n): yield from range(n)
 def called(a, /, b, *, c: "Config" = Config(), **d) -> "Box[int]": return (a, b, c, d)
 lazy = Lazy(); lazy.value
 steps = Steps(); next(steps)
 defaults = Defaults(a=1)
 outer = Outer()
+sub, slots, meta, oops, add = Sub(4), Slots(), WithMeta(), Oops(3), counter()
+add(4); bound = sub.f; pattern = re.compile("a+")
+table = collections.defaultdict(list, a=[1]); table["self"] = table
 """
 DEFINED = {
     "Options": "Options.__total__ is False and Options(lr=1) == {'lr': 1}",
@@ -187,6 +234,22 @@ DEFINED = {
     "defaults": "defaults['a'] == 1 and defaults['b'] == 'bb'",
     "steps": "next(steps) == 2",
     "Second": "Second().f() == 'AB'",
+    "Flag": "Flag.A | Flag.B == 3 and isinstance(Flag.A | Flag.B, Flag)",
+    "Base": "__import__('inspect').isabstract(Base)",
+    "Sub": "Sub.s() == 5 and Sub.c().v == 7 and issubclass(Sub, Base)",
+    "sub": "isinstance(sub, Base) and sub.double == 8",
+    "bound": "bound() == 4",
+    "slots": "slots.a == 3 and not hasattr(slots, '__dict__')",
+    "WithMeta": "type(WithMeta) is Meta and WithMeta().meta",
+    "meta": "meta.meta",
+    "oops": "oops.code == 3 and type(oops) is Oops",
+    "add": "add() == 5",
+    "decorated": "decorated(1) == ('logged', 2)",
+    "cached": "cached(4) == 8 and cached.cache_info().misses == 1",
+    "even": "even(10)",
+    "coroutine": "__import__('asyncio').run(coroutine()) == 5",
+    "pattern": "pattern.match('aa')",
+    "table": "table['self'] is table and table['b'] == []",
     "count": "list(count(3)) == [0, 1, 2]",
     "called": "called(1, 2, z=3)[3] == {'z': 3} and called(1, 2)[2].lr == 0.1",
 }
