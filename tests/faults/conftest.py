@@ -31,7 +31,6 @@ import sys
 from nbdist import options, runner
 plan = runner.plan(options.parse(sys.argv[1]), cell=sys.argv[2], cwd=".", python_path=sys.path)
 print(runner.start(plan).run_id, flush=True)
-sys.stdin.read()
 """
 
 
@@ -53,12 +52,21 @@ class Owner:
 
 @pytest.fixture
 def start_owner(home: Path, tmp_path: Path) -> Iterator[Callable[..., Owner]]:
-    """Start a run from a process of its own; ``more`` goes to that process."""
+    """Start a run from a process of its own, which executes ``before`` it and ``after``; ``more`` goes to
+    that process."""
     owners: list[Owner] = []
 
-    def start(line: str, cell: str, *, script: str = OWNER, python: str = sys.executable, **more) -> Owner:
+    def start(
+        line: str,
+        cell: str,
+        *,
+        before: str = "",
+        after: str = "sys.stdin.read()",
+        python: str = sys.executable,
+        **more,
+    ) -> Owner:
         process = subprocess.Popen(
-            [python, "-c", script, line, cell],
+            [python, "-c", f"{before}\n{OWNER}{after}\n", line, cell],
             **{"cwd": tmp_path, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True} | more,
         )
         assert process.stdout is not None

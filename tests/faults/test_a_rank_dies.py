@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +28,7 @@ DEATHS = [
     pytest.param("os._exit(3)", 3, id="os._exit"),
     pytest.param("sys.exit('no data')", 1, id="sys.exit"),
     pytest.param("raise ValueError('no data')", 1, id="an exception"),
+    pytest.param("os.kill(os.getpid(), signal.SIGINT)", -2, id="SIGINT from outside"),
 ]
 
 
@@ -66,37 +66,6 @@ time.sleep(600)
     steps = [event for event in read_events(handle.directory.journal) if isinstance(event, Escalated)]
     sent = [(step.signal, rank) for step in steps for rank in sorted(step.ranks)]
     assert sorted(sent, reverse=True) == [("SIGTERM", 1), ("SIGTERM", 0), ("SIGKILL", 1), ("SIGKILL", 0)]
-
-
-def test_a_rank_may_save_its_work_when_another_one_fails(run_cell) -> None:
-    cell = """
-import os, signal, sys, time
-if os.environ["RANK"] == "1":
-    while not os.path.exists("listens"): time.sleep(0.01)
-    os._exit(9)
-def save(number, frame):
-    print("saved", flush=True)
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-open("listens", "w")
-time.sleep(600)
-"""
-
-    handle = run_cell("-n 2", cell)
-
-    assert handle.logs(0) == "saved\n"
-    assert reason_text(handle.run.reason) == "rank 1 failed"
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGINT])
-def test_a_rank_that_somebody_else_kills_has_failed(start_cell, number: signal.Signals) -> None:
-    handle = until_ready(start_cell("-n 2", SLEEP))
-
-    os.kill(ranks_of(handle)[0].pid, number)
-
-    assert handle.wait(15) == "failed"
-    assert reason_text(handle.run.reason) == "rank 0 failed"
-    assert rank_states(handle) == ["failed", "stopped"]
 
 
 def test_a_rank_that_is_killed_while_it_is_being_stopped_was_not_ended_by_us(start_cell) -> None:
@@ -157,8 +126,8 @@ if os.environ["RANK"] == "1":
 time.sleep(600)
 """
     # what the owner starts is of its group
-    script = f"open({str(small_memory / 'cgroup.procs')!r}, 'w').write('0')\n" + OWNER_OF_A_DETACHED_RUN
-    owner = start_owner("-n 2 -d", cell, script=script, stderr=subprocess.DEVNULL, python=sys.executable)
+    join = f"open({str(small_memory / 'cgroup.procs')!r}, 'w').write('0')"
+    owner = start_owner("-n 2 -d", cell, before=join, after="", stderr=subprocess.DEVNULL)
 
     assert owner.handle.wait(60) == "failed", reason_text(owner.handle.run.reason)
     owner.kill()
@@ -167,40 +136,7 @@ time.sleep(600)
     assert owner.handle.run.ranks[1].oom
 
 
-OWNER_OF_A_DETACHED_RUN = """
-import sys
-from nbdist import options, runner
-plan = runner.plan(options.parse(sys.argv[1]), cell=sys.argv[2], cwd=".", python_path=sys.path)
-print(runner.start(plan).run_id, flush=True)
-"""
-
 TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-
-
-@TORCH
-def test_data_loader_workers_of_a_rank_that_is_killed_are_ended(start_cell) -> None:
-    cell = """
-import torch, torch.distributed as dist
-from torch.utils.data import DataLoader, Dataset
-class Numbers(Dataset):
-    def __len__(self): return 1_000_000
-    def __getitem__(self, index): return torch.tensor([index])
-dist.init_process_group("gloo")
-batches = iter(DataLoader(Numbers(), num_workers=2))
-next(batches)
-dist.barrier()
-print("ready", flush=True)
-for _ in batches:
-    dist.all_reduce(torch.ones(1))
-"""
-    handle = until_ready(start_cell("-n 2", cell), limit=60)
-
-    os.kill(ranks_of(handle)[1].pid, signal.SIGKILL)
-
-    assert handle.wait(20) == "failed"
-    assert handle.run.ranks[1].code == -signal.SIGKILL
-    assert handle.run.ranks[1].state.value == "failed"
-    assert 0 < handle.run.leftover <= 4
 
 
 @TORCH

@@ -327,15 +327,8 @@ def test_runs_on_another_disk_do_not_notice(small_disk: Path, start_cell, home: 
 
 def test_files_that_may_not_grow_end_no_supervisor(start_owner) -> None:
     """Limit every file of the run to 16 KB, as a user's quota does."""
-    script = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))
-from nbdist import options, runner
-plan = runner.plan(options.parse(sys.argv[1]), cell=sys.argv[2], cwd=".", python_path=sys.path)
-print(runner.start(plan).run_id, flush=True)
-sys.stdin.read()
-"""
-    owner = start_owner("-n 2", "while True: print('x' * 100)", script=script)
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))"
+    owner = start_owner("-n 2", "while True: print('x' * 100)", before=limit)
 
     assert owner.handle.wait(30) == "failed"
 
@@ -383,7 +376,7 @@ def test_a_run_whose_directory_is_emptied_ends(start_cell) -> None:
     until_over(handle, family, supervisor)
 
 
-@pytest.mark.parametrize("what", ["control", "ranks", "board", "spec.json", "cell.py"])
+@pytest.mark.parametrize("what", ["control", "ranks", "spec.json"])
 def test_a_run_that_loses_a_part_of_its_directory_ends_all_the_same(start_cell, what: str) -> None:
     handle = until_ready(start_cell("-n 2", SLEEP))
     family, supervisor = ranks_of(handle), handle.run.supervisor
@@ -402,8 +395,8 @@ def test_a_run_that_loses_a_part_of_its_directory_ends_all_the_same(start_cell, 
 
 @pytest.mark.parametrize(
     "noise",
-    [b'{"kind": "RankExited", "ra', b"\x00" * 512, b"\xff\xfe\n", b"[]\n{}\nnull\n", b"[" * 100_000 + b"\n"],
-    ids=["a torn line", "zeros", "no UTF-8", "no events", "nested too deep"],
+    [b'{"kind": "RankExited", "ra', b"\x00" * 512],
+    ids=["a torn line", "zeros"],
 )
 def test_garbage_in_the_journal_of_a_live_run_hides_at_most_a_line(start_cell, noise: bytes) -> None:
     handle = until_ready(start_cell("-n 2", SLEEP))
@@ -435,20 +428,6 @@ def test_a_list_of_runs_can_be_shown_where_one_cannot_be_read(home: Path) -> Non
     WrittenRun(home, a_spec()).directory.spec.write_text('{"format": 100}')
 
     assert a_spec().run_id in repr(nbdist.runs())
-
-
-def test_magics_tell_of_the_other_runs_where_one_cannot_be_read(kernel) -> None:
-    kernel.run("%%distributed -n 1 --name fine\nprint('hello')")
-    unreadable = WrittenRun(kernel.home, a_spec(run_id="20991120-141504-lenet-k3fa"))
-    unreadable.directory.spec.write_text('{"format": 100}')
-    kernel.run("%%distributed -n 1 -d --name goes-on\nimport time\ntime.sleep(600)")
-
-    status = kernel.run("%dist_status")
-    stopped = kernel.run("%dist_stop --all")
-
-    assert "fine" in status.data[0]["text/plain"], status
-    assert "goes-on" in stopped.stdout, stopped
-    assert "stopped" in stopped.stdout, stopped
 
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0], ids=["back a day", "ahead a day"])

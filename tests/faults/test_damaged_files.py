@@ -384,14 +384,15 @@ SPECS = {
 def test_a_run_whose_spec_is_damaged_is_one_line(
     home: Path, spec: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    WrittenRun(home, a_spec(run_id=GOOD, name="good")).happened(*STARTED)
+    good = WrittenRun(home, a_spec(run_id=GOOD, name="good"))
+    good.happened(*STARTED, exited(0), exited(1), run_ended(RunState.FINISHED))
     run = WrittenRun(home)
     run.directory.spec.write_bytes(spec)
 
-    codes = [main(words) for words in (["status"], ["logs", RUN_ID])]
+    codes = [main(words) for words in (["status"], ["logs", RUN_ID], ["stop", "--all"])]
 
     out, err = capsys.readouterr()
-    assert codes == [0, 2]
+    assert codes == [0, 2, 0]
     assert "good-zzzz" in out
     (line,) = [line for line in out.splitlines() if line.startswith("lenet-k3f9")]
     assert "cannot be read: spec.json is damaged" in line

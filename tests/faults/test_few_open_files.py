@@ -14,14 +14,7 @@ from nbdist.runner.planning import check_files
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
-OWNER = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, LIMITS)
-from nbdist import options, runner
-plan = runner.plan(options.parse(sys.argv[1]), cell=sys.argv[2], cwd=".", python_path=sys.path)
-print(runner.start(plan).run_id, flush=True)
-sys.stdin.read()
-"""
+LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, LIMITS)"
 
 OPENED = "opened = []\nwhile True: opened.append(open('/dev/null'))"
 
@@ -68,7 +61,7 @@ PLACES = {
 def test_a_rank_that_may_open_no_more_files_says_so(
     start_owner: Callable, few: int, cell: str, line: int, remedy: str
 ) -> None:
-    owner = start_owner("-n 1", cell, script=OWNER.replace("LIMITS", f"({few}, {few})"))
+    owner = start_owner("-n 1", cell, before=LIMIT.replace("LIMITS", f"({few}, {few})"))
 
     report = report_of(owner)
 
@@ -81,7 +74,7 @@ def test_a_rank_that_may_open_no_more_files_says_so(
 def test_many_ranks_are_kept_under_a_low_limit_and_have_it_themselves(start_owner: Callable) -> None:
     cell = "import resource\nprint(resource.getrlimit(resource.RLIMIT_NOFILE))"
 
-    owner = start_owner("-n 20", cell, script=OWNER.replace("LIMITS", "(40, 400)"))
+    owner = start_owner("-n 20", cell, before=LIMIT.replace("LIMITS", "(40, 400)"))
 
     assert owner.handle.wait(90) == "finished"
     assert {owner.handle.logs(rank) for rank in range(20)} == {"(40, 400)\n"}

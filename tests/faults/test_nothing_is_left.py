@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist import config, processes, runner
+from nbdist import config, runner
 from nbdist.model import Escalated, Reason
 from nbdist.store import read_events
 from nbdist.text import reason_text
@@ -147,19 +147,6 @@ def test_nothing_is_left_of_ranks_that_are_stopped_while_they_start(start_cell) 
 
     assert left_of(handle, []) == []
     assert all(rank.state.terminal for rank in handle.run.ranks)
-
-
-def test_the_processes_of_another_run_are_left_alone(start_cell) -> None:
-    other = start_cell("-n 1", f"{FAMILY}\n{WAIT_FOR_EVER}")
-    handle = start_cell("-n 1", f"{FAMILY}\n{WAIT_FOR_EVER}")
-    until_ready(other)
-    until_ready(handle)
-    family = family_of(other)
-
-    assert handle.stop() == "stopped"
-
-    assert all(processes.alive(process) for process in family)
-    assert other.status == "running"
 
 
 def test_a_second_request_to_stop_hastens_the_end(start_cell) -> None:

@@ -21,7 +21,6 @@ from nbdist.board.server import read_board
 from nbdist.cli.commands import main
 from nbdist.errors import LaunchError, NotPrivate
 from nbdist.launch.log_watch import WorkerLogs
-from nbdist.runner.launching import beginning
 from nbdist.store import RunStore, look, read_error
 from nbdist.store.paths import check_home, check_private
 from nbdist.store.run_store import read_spec
@@ -354,13 +353,6 @@ def test_old_runs_of_another_user_are_not_removed(trap: Trap) -> None:
     list(runner.prune(RunStore(trap.home), (1, 1e-9)))
 
     assert trap.run.directory.spec.exists()
-
-
-def test_a_home_on_the_way_to_which_something_is_in_the_way_is_no_defect(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-
-    with pytest.raises(LaunchError, match="cannot be written"), beginning(tmp_path / "file/nbdist/runs/run"):
-        RunStore(tmp_path / "file" / "nbdist").create(a_spec(), None)
 
 
 def a_link(place: Path, victim: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from nbdist import runner
 from nbdist.feed.summary import facts_of, remarks
-from nbdist.model import RankState, Reason, RunState
+from nbdist.model import Reason, RunState
 from nbdist.store import RunStore
 from tests.magics.conftest import Kernel
 from tests.programs import until, until_ready
@@ -125,18 +125,6 @@ def test_two_stops_at_once_are_one_and_a_later_one_cuts_the_save(start_cell, tmp
     assert "rank 1 was ended while it saved half-1" in "\n".join(
         remarks(facts_of(run, handle.directory), "en", [])
     )
-
-
-def test_a_rank_that_does_not_react_is_ended_as_soon_as_ever(start_cell) -> None:
-    program = "import time\nprint('ready', flush=True)\nwhile True:\n    try: time.sleep(1)\n"
-    program += "    except KeyboardInterrupt: pass\n"
-    handle = until_ready(start_cell("-n 2 --framework none", program))
-    begun = time.monotonic()
-
-    handle.stop("enough")
-
-    assert time.monotonic() - begun < 6
-    assert [rank.state for rank in handle.run.ranks] == [RankState.STOPPED] * 2
 
 
 def test_signals_of_a_scheduler_reach_the_ranks_and_end_nothing(home: Path, tmp_path: Path) -> None:

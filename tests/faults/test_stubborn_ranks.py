@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.model import Reason
 from nbdist.text import reason_text
-from tests.programs import SLEEP, STUBBORN, rank_states, ranks_of, until, until_ready
+from tests.programs import SLEEP, rank_states, ranks_of, until, until_ready
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -18,42 +18,10 @@ import itertools
 print("ready")
 sum(itertools.repeat(1, 10**12))
 """
-PROGRAMS = [
-    pytest.param(SLEEP, id="sleeping"),
-    pytest.param(STUBBORN, id="ignoring every signal"),
-    pytest.param(BUSY_IN_C, id="busy in C"),
-]
 
 
-def test_a_stopped_run_is_stopped_with_the_reason(start_cell) -> None:
-    handle = until_ready(start_cell("-n 2", SLEEP))
-
-    status = handle.stop("enough")
-
-    assert (status, reason_text(handle.run.reason)) == ("stopped", "enough")
-    assert rank_states(handle) == ["stopped", "stopped"]
-    assert [rank.code for rank in handle.run.ranks] == [-signal.SIGINT] * 2
-
-
-def test_a_program_may_save_its_work_when_it_is_stopped(start_cell) -> None:
-    cell = """
-import time
-try:
-    print("ready")
-    time.sleep(600)
-except KeyboardInterrupt:
-    print("saved")
-"""
-    handle = until_ready(start_cell("-n 1", cell))
-
-    assert handle.stop() == "stopped"
-
-    assert handle.logs(0) == "ready\nsaved\n"
-
-
-@pytest.mark.parametrize("cell", PROGRAMS)
-def test_every_rank_is_ended_when_the_run_is_stopped(start_cell, cell: str) -> None:
-    handle = until_ready(start_cell("-n 2", cell), limit=60)
+def test_a_rank_that_is_busy_in_c_is_ended_when_the_run_is_stopped(start_cell) -> None:
+    handle = until_ready(start_cell("-n 2", BUSY_IN_C), limit=60)
     handle.request_stop(Reason.said("enough"))
     until(lambda: handle.run.stop_reason)
 
@@ -85,17 +53,6 @@ def test_a_suspended_rank_is_ended_when_another_one_fails(start_cell) -> None:
     assert handle.wait(10) == "failed"
     assert rank_states(handle) == ["stopped", "failed"]
     assert handle.run.ranks[0].exited - handle.run.ranks[1].exited < 1.0
-
-
-@pytest.mark.parametrize("cell", [SLEEP, STUBBORN], ids=["willing", "unwilling"])
-def test_a_run_ends_at_its_time_limit(run_cell, cell: str) -> None:
-    handle = run_cell("-n 2 --timeout 1s", cell)
-
-    run = handle.run
-    assert (handle.status, reason_text(run.reason)) == ("failed", "the time limit of 1 s was reached")
-    assert rank_states(handle) == ["stopped", "stopped"]
-    # the limit, SIGINT, SIGTERM, SIGKILL
-    assert run.ended - run.started < 1.0 + 3.0 + 3.0 + 2.0
 
 
 COUNTS = """

@@ -98,16 +98,8 @@ def test_a_detached_run_goes_on(kernel: Kernel, fault: Callable[[Kernel], None])
 
 
 def test_a_foreground_run_ends_with_its_kernel_though_a_fork_of_it_lives(start_owner, leaves_nothing) -> None:
-    forks = """
-import os, sys, time
-from nbdist import options, runner
-plan = runner.plan(options.parse(sys.argv[1]), cell=sys.argv[2], cwd=".", python_path=sys.path)
-print(runner.start(plan).run_id, flush=True)
-if os.fork() == 0:
-    time.sleep(600)
-sys.stdin.read()
-"""
-    owner = start_owner("-n 1", SLEEP, script=forks, start_new_session=True)
+    forks = "import os, time\nif os.fork() == 0: time.sleep(600)\nsys.stdin.read()"
+    owner = start_owner("-n 1", SLEEP, after=forks, start_new_session=True)
     until_ready(owner.handle)
 
     try:
@@ -224,15 +216,8 @@ def test_a_foreground_run_ends_with_the_jupyter_server_and_a_detached_one_goes_o
 
 
 def test_a_run_whose_owner_was_gone_before_it_began_is_stopped(start_owner, leaves_nothing) -> None:
-    ends_at_once = """
-import os, sys
-from nbdist import options, runner
-plan = runner.plan(options.parse(sys.argv[1]), cell=sys.argv[2], cwd=".", python_path=sys.path)
-print(runner.start(plan).run_id, flush=True)
-os._exit(0)
-"""
     # the ranks are asked to end while they are made: each time at another moment
-    owners = [start_owner("-n 4", SLEEP, script=ends_at_once) for _ in range(5)]
+    owners = [start_owner("-n 4", SLEEP, before="import os", after="os._exit(0)") for _ in range(5)]
 
     signalled = []
     for owner in owners:

@@ -102,9 +102,8 @@ def test_a_supervisor_that_is_killed_while_it_starts_its_ranks_leaves_nothing(st
     until(lambda: left_of(handle, []) == [], limit=10)
 
 
-@pytest.mark.parametrize("cell", [SLEEP, STUBBORN], ids=["willing", "unwilling"])
-def test_ranks_die_with_their_supervisor_within_a_second(start_cell, cell: str) -> None:
-    handle = until_ready(start_cell("-n 4", cell))
+def test_ranks_die_with_their_supervisor_within_a_second(start_cell) -> None:
+    handle = until_ready(start_cell("-n 4", STUBBORN))
     ranks = ranks_of(handle)
 
     kill_the_supervisor(handle)
