@@ -11,7 +11,6 @@ from dashboard import run_named, show_runs
 from lab import LabPage, LabServer, new_page, notebook_page, unfolded
 from playwright.sync_api import Browser, expect
 
-from nbdist.runner import RunHandle
 from nbdist.store import RunStore, snapshot
 from nbdist.text import reason_text
 
@@ -118,53 +117,6 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
         )
 
 
-def test_search_counts_jumps_and_pauses(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
-    cell = """%%distributed -n 1
-import time
-for i in range(500): print("needle" if i % 100 == 7 else "hay", i)
-while True:
-    print("more hay")
-    time.sleep(0.1)
-"""
-    with notebook_page(lab_server, browser, "search", cell) as (lab, page):
-        lab.run(1)
-        panel = page.locator(".nbdist")
-        log = panel.get_by_role("log")
-        expect(log).to_contain_text("more hay", timeout=20_000)
-
-        panel.get_by_role("searchbox").fill("NEEDLE")
-        expect(panel.locator(".nbdist-toolbar [role=status]")).to_have_text("5/5")
-        expect(log.locator("mark.nbdist-now")).to_have_text("needle")
-        expect(log).to_contain_text("needle 407")
-        panel.get_by_role("searchbox").press("Shift+Enter")
-        expect(panel.locator(".nbdist-toolbar [role=status]")).to_have_text("4/5")
-        expect(log).to_contain_text("needle 307")
-        expect(panel.get_by_role("button", name="Follow")).to_contain_text("new", timeout=20_000)
-        page.screenshot(path=pictures / "search-light.png")
-
-        panel.get_by_role("button", name="Follow").click()
-        expect(panel.get_by_role("button", name="Follow")).to_have_attribute("aria-pressed", "true")
-        expect(log).to_contain_text("more hay")
-        panel.get_by_role("button", name="Stop").click()
-        lab.wait_for_end(1, timeout=20)
-
-
-def test_a_detached_run_is_shown_while_other_cells_run_and_its_stop_works(
-    lab_server: LabServer, browser: Browser
-) -> None:
-    cell = training(6000).replace("-n 2", "-n 2 -d")
-    with notebook_page(lab_server, browser, "detached", cell, "print(40 + 2)", ran=2) as (lab, page):
-        dialog = page.get_by_role("dialog").filter(has_text="Kernel Restarting")
-        page.add_locator_handler(dialog, lambda: dialog.get_by_role("button").last.click())
-        panel = lab.cell(1).locator(".nbdist")
-
-        expect(lab.cell(2)).to_contain_text("42")
-        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=10_000)
-        panel.get_by_role("button", name="Stop").click()
-        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("Stopped", timeout=15_000)
-        expect(lab.cell(1).locator(".nbdist-summary")).to_contain_text("stopped from the page")
-
-
 def test_after_a_reload_the_panel_of_a_cell_that_runs_is_back_and_its_end_is_kept(
     lab_server: LabServer, browser: Browser
 ) -> None:
@@ -246,36 +198,6 @@ def test_a_panel_says_how_its_run_stands_when_the_kernel_goes(
     saved = json.dumps(json.loads(lab.path.read_text())["cells"][1]["outputs"])
     assert reason in saved
     assert "widget-view" not in saved
-
-
-def test_closing_the_page_ends_nothing(lab_server: LabServer, browser: Browser) -> None:
-    with notebook_page(lab_server, browser, "closed", training(30)) as (lab, page):
-        lab.run(1)
-        expect(page.locator(".nbdist").get_by_role("log")).to_contain_text("of rank 1", timeout=15_000)
-
-    handle = RunHandle(RunStore(lab_server.home).directories()[0])
-    assert handle.wait(30) == "finished"
-
-
-def test_twenty_thousand_lines_a_rank_stay_light(lab_server: LabServer, browser: Browser) -> None:
-    cell = """%%distributed -n 2
-import time
-for i in range(20_000): print("line", i)
-print("the last line")
-time.sleep(600)
-"""
-    with notebook_page(lab_server, browser, "many", cell) as (lab, page):
-        lab.run(1)
-        log = page.locator(".nbdist").get_by_role("log")
-
-        expect(log).to_contain_text("the last line", timeout=20_000)
-        assert page.locator(".nbdist-line").count() < 60
-        page.locator(".nbdist").get_by_role("tab", name="Rank 0").click()
-        log.evaluate("log => log.scrollTop = 0")
-        expect(log).to_contain_text("line 0", timeout=20_000)
-
-        page.locator(".nbdist").get_by_role("button", name="Stop").click()
-        lab.wait_for_end(1, timeout=20)
 
 
 def test_dark_chinese_and_narrow(lab_server: LabServer, browser: Browser, pictures: Path) -> None:

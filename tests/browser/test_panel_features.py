@@ -44,30 +44,6 @@ def panel_of(page: Page) -> Locator:
     return page.locator(".nbdist")
 
 
-def test_what_the_ranks_write_alike_is_shown_once(
-    lab_server: LabServer, browser: Browser, pictures: Path
-) -> None:
-    cell = """%%distributed -n 4
-import os, time
-for step in range(6000):
-    print("epoch", step // 5, flush=True) if step % 5 == 0 else None
-    if step % 5 == int(os.environ["RANK"]): print("only rank", os.environ["RANK"], "at", step, flush=True)
-    time.sleep(0.1)
-"""
-    with running(lab_server, browser, "folded", cell) as page:
-        panel = panel_of(page)
-        log = panel.get_by_role("log")
-        alike = log.locator(".nbdist-line").filter(has_text="epoch").filter(has_text="×4")
-
-        expect(alike.first).to_be_visible(timeout=20_000)
-        expect(alike.first).to_contain_text("0–3")
-        page.screenshot(path=pictures / "folded-light.png")
-
-        panel.get_by_role("button", name="Only differences").click()
-        expect(log).to_contain_text("only rank 2")
-        expect(alike).to_have_count(0)
-
-
 def test_colours_bars_and_progress(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     cell = """%%distributed -n 1 --name bars
 import sys, time
@@ -98,28 +74,6 @@ for done in range(600):
             timeout=20_000,
         )
         page.screenshot(path=pictures / "bars-light.png")
-
-
-def test_a_line_of_the_cell_in_a_traceback_leads_to_the_line(lab_server: LabServer, browser: Browser) -> None:
-    cell = """%%distributed -n 1
-import time, traceback
-try:
-    1 / 0  # the culprit
-except ZeroDivisionError:
-    traceback.print_exc()
-for step in range(6000):
-    print("goes on", step, flush=True)
-    time.sleep(0.05)
-"""
-    with running(lab_server, browser, "link", cell) as page:
-        panel = panel_of(page)
-        expect(panel.get_by_role("log")).to_contain_text("goes on 3", timeout=15_000)
-        panel.get_by_role("button", name="First error").click()
-        panel.get_by_role("log").get_by_role("button", name="cell line 4").first.click()
-
-        expect(panel.get_by_role("tab", name="Cell")).to_have_attribute("aria-selected", "true")
-        marked = panel.locator(".nbdist-code-line[aria-current]")
-        expect(marked).to_contain_text("1 / 0  # the culprit")
 
 
 def test_sixty_four_ranks_are_a_grid(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
@@ -210,37 +164,6 @@ def violations(page: Page) -> list[str]:
         for violation in reported
         for node in violation["nodes"]
     ]
-
-
-def test_a_run_that_has_ended_is_looked_at_again_in_a_whole_panel(
-    lab_server: LabServer, browser: Browser
-) -> None:
-    cell = """%%distributed -n 2 --name ended
-import os, nbdist
-for i in range(3000):
-    print("line", i, "of rank", os.environ["RANK"])
-    if i % 100 == 0: nbdist.log(step=i, loss=1 / (i + 1))
-"""
-    with notebook_page(lab_server, browser, "ended", cell, "%dist_attach", ran=2) as (lab, page):
-        panel = lab.cell(2).locator(".nbdist")
-
-        expect(panel.locator(".nbdist-pill")).to_have_text("Finished", timeout=20_000)
-        expect(panel.get_by_role("log")).to_contain_text("line 2999 of rank")
-        panel.get_by_role("searchbox").fill("line 1234 of rank 1")
-        expect(panel.locator(".nbdist-count[role=status]").first).to_have_text("1/1")
-        expect(panel.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
-        expect(lab.cell(2).locator(".nbdist-summary")).to_be_hidden()
-        lab.save()
-        page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
-        # as in any page that has not got the widget
-        page.goto(f"{page.url.partition('?')[0]}?reset")
-        summary = lab.cell(2).locator(".nbdist-summary")
-        expect(summary).to_contain_text("Finished", timeout=30_000)
-        expect(summary).to_be_visible()
-        expect(panel).to_have_count(0)
-        expect(lab.cell(2)).not_to_contain_text("widget")
-    assert lab.path.stat().st_size < 50_000
-    assert "widget-view" not in lab.path.read_text()
 
 
 GIVEN = """%%distributed -n 2 --push df,Config,scale --name given

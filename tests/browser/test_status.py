@@ -18,15 +18,6 @@ for step in range(6000):
     nbdist.log(step=step, total=6000, loss=1 / (step + 1))
     time.sleep(0.05)
 """
-FAILURE = """%%distributed -n 2 --name broken
-import os, time, nbdist
-for step in range(40):
-    nbdist.log(step=step, loss=1 / (step + 1))
-print("\\x1b[33mWARNING\\x1b[0m: \\x1b[1mbold\\x1b[0m <script>alert(1)</script>")
-if os.environ["RANK"] == "1":
-    raise ValueError("label 10 is out of range")
-time.sleep(60)
-"""
 
 
 def test_the_monitor_is_live_while_it_is_seen_and_what_stays_is_static(
@@ -63,14 +54,3 @@ def test_the_monitor_is_live_while_it_is_seen_and_what_stays_is_static(
     assert "status.ipynb#cell-id=" in "".join(output["data"]["text/html"])
     assert "Stopped" in "".join(output["data"]["text/plain"])
     assert lab.path.stat().st_size < 60_000
-
-
-def test_a_failure_in_a_dark_page(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
-    dark = "JupyterLab Dark"
-    with notebook_page(lab_server, browser, "failure", FAILURE, theme=dark, ran=1) as (lab, page):
-        summary = lab.cell(1).locator(".nbdist-summary")
-        expect(summary.locator(".n-code .n-at")).to_contain_text('raise ValueError("label 10')
-        expect(summary.locator(".n-error")).to_have_text("ValueError: label 10 is out of range")
-        expect(summary.locator("svg")).to_have_count(1)
-        page.screenshot(path=pictures / "failure-dark.png")
-        expect(summary.locator(".n-logs pre").last).to_contain_text("<script>alert(1)</script>")
