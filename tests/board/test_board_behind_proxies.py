@@ -18,7 +18,6 @@ import pytest
 from playwright.sync_api import Browser
 
 from nbdist.board import ensure_board, reach, route_to_board
-from nbdist.board.server import Board
 from nbdist.errors import UsageMistake
 from tests.server.real_server import TOKEN, RealServer, real_server
 
@@ -203,24 +202,14 @@ def test_a_template_without_a_port_is_a_mistake(home: Home) -> None:
         reach(ensure_board(home.path), ["run"], environ={"NBDIST_PROXY_URL": "https://host/x/"})
 
 
-def test_a_web_server_of_ours_passes_on_what_it_is_asked_for(home: Home) -> None:
-    run = home.run()
-    home.log(run, home.point(0, loss=1.5))
+def test_a_web_server_of_ours_alone_gets_in(home: Home) -> None:
     route = route_to_board(home.path, "/user/ann/nbdist/visualdl")
 
-    def get(path: str, **headers: str) -> tuple[int, bytes]:
+    def get(path: str, **headers: str) -> int:
         connection = http.client.HTTPConnection(route.host, route.port, timeout=30)
         connection.request("GET", path, headers=headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        return connection.getresponse().status
 
-    page = route.path([run.run_id])
-    assert page == f"/user/ann/nbdist/visualdl/{run.run_id}/scalar"
-    status, body = get(page + "?runs=rank0", **route.headers)
-    assert status == 200
-    assert f"/user/ann/nbdist/visualdl/{run.run_id}/".encode() in body
-    assert get(f"{route.public_path}/alive", **route.headers)[0] == 204
-    assert get(f"{route.public_path}/{run.run_id}/alive", **route.headers)[0] == 204
-    assert get(f"{route.public_path}/unknown/alive", **route.headers)[0] == 404
-    assert get(page)[0] in (403, 404)
-    assert isinstance(ensure_board(home.path), Board)
+    alive = f"{route.public_path}/{home.run().run_id}/alive"
+    assert get(alive, **route.headers) == 204
+    assert get(alive) in (403, 404)

@@ -149,9 +149,4 @@ def test_the_page_opens_with_the_whole_and_rank_0_and_has_the_others(
     with page.expect_response(lambda response: "/api/scalar/list?run=rank1" in response.url):
         page.get_by_title("rank1").click()
     drawn(page)
-    curves.clear()
-    # the answers that come first may be those of the round before
-    while len(curves) < 5:
-        page.wait_for_event("request", timeout=20_000)
-    assert curves == {"rank0", "rank1", "mean", "min", "max"}
     keep_picture(page, "whole.png")

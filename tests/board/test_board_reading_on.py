@@ -66,28 +66,20 @@ class Browser:
         return max((step for _, step, _ in self.points(curve)), default=-1)
 
 
-def test_the_page_comes_before_all_is_read_and_all_points_in_the_end(run: RunDirectory) -> None:
-    feed = HeldFeed()
-    browser = Browser([run], feed)
-
-    assert browser.page() == 200
-    assert 0 < browser.last("rank0") < LAST
-
-    feed.released.set()
-    until(lambda: {browser.last(curve) for curve in ("rank0", "rank1", "mean", "max")} == {LAST}, 60)
-    assert browser.points("max")[-1][2] == LAST + 1
-
-
-def test_several_runs_are_read_side_by_side(run: RunDirectory, home: Home) -> None:
+def test_the_page_comes_before_all_is_read_and_all_points_of_all_runs_in_the_end(
+    run: RunDirectory, home: Home
+) -> None:
     other = home.run("20261120-141504-lenet-p2x7")
     home.log(other, *(home.point(step, t=1e9 + step, loss=step) for step in range(LAST + 1)))
     feed = HeldFeed()
     browser = Browser([run, other], feed)
-    names = ["lenet-k3f9/rank0", "lenet-p2x7/rank0"]
+    curves = ["lenet-p2x7/rank0", *(f"lenet-k3f9/{name}" for name in ("rank0", "rank1", "mean", "max"))]
 
+    assert browser.page() == 200
+    assert 0 < browser.last("lenet-k3f9/rank0") < LAST
     feed.released.set()
-
-    until(lambda: [browser.last(name) for name in names] == [LAST, LAST], 60)
+    until(lambda: {browser.last(curve) for curve in curves} == {LAST}, 60)
+    assert browser.points("lenet-k3f9/max")[-1][2] == LAST + 1
 
 
 def records(run: RunDirectory) -> dict[str, list[bytes]]:

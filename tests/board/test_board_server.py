@@ -68,7 +68,7 @@ def test_a_second_notebook_gets_the_same_server(shared_home: Home) -> None:
     assert board == ensure_board(shared_home.path) == find_board(shared_home.path)
 
 
-def test_notebooks_that_ask_at_once_get_one_server(home: Home) -> None:
+def test_notebooks_that_ask_at_once_get_one_server_which_outlives_them(home: Home) -> None:
     program = (
         "import sys; from pathlib import Path; from nbdist.board import ensure_board;"
         "print(ensure_board(Path(sys.argv[1])).process.pid)"
@@ -81,17 +81,6 @@ def test_notebooks_that_ask_at_once_get_one_server(home: Home) -> None:
 
     board = find_board(home.path)
     assert answers == {f"{board.process.pid}\n".encode()}
-
-
-def test_the_server_outlives_the_notebook_that_started_it(home: Home) -> None:
-    program = (
-        "import sys; from pathlib import Path; from nbdist.board import ensure_board;"
-        "ensure_board(Path(sys.argv[1]))"
-    )
-
-    subprocess.run([sys.executable, "-c", program, home.path], check=True, timeout=60)
-
-    board = find_board(home.path)
     assert os.getsid(board.process.pid) == board.process.pid
 
 
@@ -149,16 +138,7 @@ def test_only_its_user_can_read_the_token(shared_home: Home) -> None:
     assert board.token not in directory.log.read_text()
 
 
-def test_a_server_that_nobody_uses_ends(home: Home) -> None:
-    board = ensure_board(home.path, idle_seconds=0.5)
-
-    until_gone(board)
-
-    assert find_board(home.path) is None
-    assert not BoardDirectory(home.path / "board").discovery.exists()
-
-
-def test_a_server_that_is_used_goes_on(home: Home) -> None:
+def test_a_server_that_is_used_goes_on_and_one_that_nobody_uses_ends(home: Home) -> None:
     board = ensure_board(home.path, idle_seconds=1.5)
     end = time.monotonic() + 3
 
@@ -167,6 +147,8 @@ def test_a_server_that_is_used_goes_on(home: Home) -> None:
         time.sleep(0.2)
 
     until_gone(board)
+    assert find_board(home.path) is None
+    assert not BoardDirectory(home.path / "board").discovery.exists()
 
 
 def test_a_server_whose_home_has_gone_ends(home: Home) -> None:
@@ -189,7 +171,7 @@ def test_a_server_that_was_killed_is_replaced(home: Home) -> None:
     assert board.answers()
 
 
-def test_points_are_there_once_after_a_restart(home: Home) -> None:
+def test_stopping_ends_the_server_and_points_are_there_once_after_a_restart(home: Home) -> None:
     run = home.run()
     home.log(run, *(home.point(None, loss=step) for step in range(50)))
 
@@ -200,21 +182,15 @@ def test_points_are_there_once_after_a_restart(home: Home) -> None:
         points: list[list[float]] = json.loads(connection.getresponse().read())["data"]
         return points
 
-    before = shown(ensure_board(home.path))
+    board = ensure_board(home.path)
+    before = shown(board)
     assert stop_board(home.path)
+    assert not processes.alive(board.process)
+    assert not stop_board(home.path)
     after = shown(ensure_board(home.path))
 
     assert len(before) == 50
     assert after == before
-
-
-def test_stopping_ends_the_server(home: Home) -> None:
-    board = ensure_board(home.path)
-
-    assert stop_board(home.path)
-
-    assert not processes.alive(board.process)
-    assert not stop_board(home.path)
 
 
 def test_stopping_spares_a_process_that_got_the_pid_later(home: Home) -> None:
@@ -231,12 +207,12 @@ def test_stopping_spares_a_process_that_got_the_pid_later(home: Home) -> None:
         bystander.wait()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])
-def test_a_broken_discovery_file_is_replaced(home: Home, content: str) -> None:
+def test_a_broken_discovery_file_is_replaced(home: Home) -> None:
     directory = BoardDirectory(home.path / "board")
     directory.path.mkdir(mode=0o700)
-    directory.discovery.write_text(content)
-    assert read_board(home.path) is None
+    for content in ("", "{", "[]", '{"pid": "x"}', '{"pid": 1}'):
+        directory.discovery.write_text(content)
+        assert read_board(home.path) is None, content
 
     board = ensure_board(home.path)
 

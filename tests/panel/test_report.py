@@ -341,12 +341,3 @@ def test_where_nothing_can_be_written_nothing_is_left(run: WrittenRun, tmp_path:
     with pytest.raises(LaunchError, match="cannot be written: File name too long"):
         write_report([(run.run, run.directory)], tmp_path / ("x" * 256), "en")
     assert not list(tmp_path.glob(".x*"))
-
-
-def test_the_summary_has_the_curves_of_numbers_that_were_only_printed(run: WrittenRun) -> None:
-    from nbdist.feed.curves import read_curves
-
-    curves = {curve.tag: curve.last for curve in read_curves(run.run, run.directory)}
-
-    assert curves["val_loss"] == 0.5
-    assert curves["loss"] == pytest.approx((1 / 3 + 4 / 3) / 2), "the mean of both ranks"

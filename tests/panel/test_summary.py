@@ -241,6 +241,7 @@ def test_a_lost_run_has_a_summary(tmp_path: Path) -> None:
     written = WrittenRun(tmp_path).happened(*STARTED, run_lost("its supervisor disappeared"))
 
     assert "✕ Lost lenet-k3f9 2 ranks · 0:19 · its supervisor disappeared" in page(written).text
+    assert "lenet-k3f9 lost: its supervisor disappeared" in run_report(written.run, written.directory)
 
 
 def everything_evil(home: Path) -> WrittenRun:

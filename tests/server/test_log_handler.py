@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nbdist.model import RunState
 from nbdist.server.log_handler import read_range
 from tests.fakes.directories import WrittenRun
-from tests.fakes.runs import RUN_ID, STARTED, attempt_started, exited, run_ended
+from tests.fakes.runs import RUN_ID, STARTED, attempt_started, exited
 
 Ask = Callable[..., Any]
 LOG = f"api/runs/{RUN_ID}/ranks/0/log"
@@ -121,15 +119,6 @@ async def test_a_rank_that_has_not_written_yet_has_an_empty_log(ask: Ask, run: W
 @pytest.mark.parametrize("rank", ["2", "-1", "x", "1e3", "99999999999", "٠"])
 async def test_there_is_no_other_rank(ask: Ask, run: WrittenRun, rank: str) -> None:
     assert (await ask(f"api/runs/{RUN_ID}/ranks/{rank}/log")).code == 404
-
-
-async def test_a_run_that_has_ended_is_stopped_already(ask: Ask, run: WrittenRun) -> None:
-    run.happened(exited(0), exited(1), run_ended(RunState.FINISHED))
-
-    answer = await ask(f"api/runs/{RUN_ID}/stop", "POST")
-
-    assert (answer.code, json.loads(answer.body)["state"]) == (200, "finished")
-    assert not list(run.directory.control.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -276,7 +276,9 @@ async def test_stop_works_while_nobody_else_can(
 
     assert answer.code == 202
     assert (handle.run.reason or handle.run.stop_reason).code == "stopped-from-page"
-    assert (await ask(f"api/runs/{handle.run_id}/stop", "POST")).code == 200
+    again = await ask(f"api/runs/{handle.run_id}/stop", "POST")
+    assert (again.code, json.loads(again.body)["state"]) == (200, "stopped")
+    assert not list(handle.directory.control.iterdir())
 
 
 async def test_a_sweep_is_stopped_with_all_its_runs(

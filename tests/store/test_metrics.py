@@ -22,20 +22,10 @@ def values(written: WrittenRun) -> dict[str, float]:
     return {curve.tag: curve.last for curve in read_curves(written.run, written.directory)}
 
 
-def test_a_run_that_recorded_nothing_has_no_values(written: WrittenRun) -> None:
-    assert values(written) == {}
-
-
 def test_the_last_value_of_each_metric_counts(written: WrittenRun) -> None:
     written.recorded(0, loss=2.0, acc=0.1).recorded(0, loss=1.0).recorded(0, lr=0.01)
 
     assert values(written) == {"loss": 1.0, "acc": 0.1, "lr": 0.01}
-
-
-def test_a_metric_is_the_mean_of_the_ranks_that_have_it(written: WrittenRun) -> None:
-    written.recorded(1, loss=9.0, only_of_rank_1=5.0).recorded(0, loss=4.0).recorded(0, loss=1.0)
-
-    assert values(written) == {"loss": 5.0, "only_of_rank_1": 5.0}
 
 
 def test_what_ranks_only_print_is_a_metric_too(written: WrittenRun) -> None:
@@ -59,13 +49,6 @@ def test_what_is_no_number_yet_is_kept_as_it_is(written: WrittenRun) -> None:
 
     assert math.isnan(last["loss"])
     assert last["grad"] == math.inf
-
-
-def test_a_long_run_is_read_from_its_end(written: WrittenRun) -> None:
-    with written.directory.rank(0).metrics.open("w") as metrics:
-        metrics.writelines(f'{{"t": {n}, "v": {{"loss": {n}}}}}\n' for n in range(20_000))
-
-    assert values(written) == {"loss": 19_999.0}
 
 
 @pytest.fixture
