@@ -1,4 +1,4 @@
-"""Exit codes of rare runs."""
+"""Exit codes of runs."""
 
 from __future__ import annotations
 

@@ -33,18 +33,17 @@ def test_results_are_read_by_name_by_rank_and_of_all(run_cell) -> None:
     assert list(results) == ["acc", "pair", "mine", "long"]
     assert dict(results.of(1)) == {"acc": 1.5, "pair": (1, "é")}
     assert type(results["mine"]).__module__ == "__main__"
-
-
-def test_what_is_not_there_is_named_with_what_is(run_cell) -> None:
-    handle = run_cell("-n 2", GIVING)
-
+    assert results.get("model", 5) == 5
     with pytest.raises(UnknownResult, match=r"gave no result model: it gave acc, pair, mine, long$"):
-        handle.results["model"]
+        results["model"]
     with pytest.raises(KeyError):
-        handle.results.gather("mine")
+        results.gather("mine")
     with pytest.raises(UsageMistake, match="has no rank 2: it has 0 to 1"):
-        handle.results.of(2)
-    assert handle.results.get("model", 5) == 5
+        results.of(2)
+    assert results.safe["acc"] == 0.5
+    assert results.safe.of(1)["acc"] == 1.5
+    with pytest.raises(UsageMistake, match=r"result mine \(Mine\) is a pickle"):
+        results.safe["mine"]
 
 
 def test_a_run_without_results_says_how_one_is_given(run_cell) -> None:
@@ -54,15 +53,6 @@ def test_a_run_without_results_says_how_one_is_given(run_cell) -> None:
     assert not handle.directory.rank(0).results.exists()
     with pytest.raises(UnknownResult, match=r"write  nbdist\.result\(acc=acc\)  in its program"):
         handle.results["acc"]
-
-
-def test_safe_refuses_pickles(run_cell) -> None:
-    safe = run_cell("-n 2", GIVING).results.safe
-
-    assert safe["acc"] == 0.5
-    assert safe.of(1)["acc"] == 1.5
-    with pytest.raises(UsageMistake, match=r"result mine \(Mine\) is a pickle"):
-        safe["mine"]
 
 
 LOUD = """
@@ -206,8 +196,3 @@ def test_a_last_expression_that_raises_has_the_traceback_of_the_program(run_cell
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[1] == f'  File "{handle.directory.cell}", line 3, in <module>'
     assert handle.results.last_text == ""
-
-
-def test_a_last_expression_that_leaves_ends_the_program_as_ever(run_cell) -> None:
-    assert run_cell("-n 1", "import sys\nsys.exit(0)").status == "finished"
-    assert run_cell("-n 1", "import sys\nsys.exit(3)").run.ranks[0].code == 3
