@@ -54,7 +54,3 @@ def test_an_interrupt_takes_the_job_back(login: Login) -> None:
 
     until(lambda: "PENDING" not in login.jobs())
     login.cluster.call("scancel", "--user", str(os.getuid()))
-
-
-def test_the_magic_looks_at_the_cluster(login: Login) -> None:
-    assert "shared directory" in login.notebook().run("%dist_doctor --on slurm --nodes 1")

@@ -11,7 +11,7 @@ from nbdist import processes
 from nbdist.model import RunState
 from nbdist.store import RunStore
 from nbdist.text import reason_text
-from tests.engines.conftest import Login, until, watchers_of
+from tests.engines.conftest import Login, until
 from tests.engines.programs import FAILS_ON_RANK_1, SAVES
 
 pytestmark = pytest.mark.cluster
@@ -95,15 +95,6 @@ def test_a_rank_that_fails_ends_the_others_on_all_nodes(login: Login) -> None:
     assert [rank.state.value for rank in login.handle.run.ranks] == ["stopped", "failed"]
 
 
-def test_the_time_limit_ends_a_run(login: Login) -> None:
-    login.script(SLEEP)
-
-    code, output = login.run(*PLAIN, "--timeout", "1s", "train.py")
-
-    assert (code, login.handle.status) == (124, "failed")
-    assert "the time limit of 1 s was reached" in output
-
-
 def test_a_run_that_is_stopped_may_save_its_work(login: Login) -> None:
     login.script(SAVES)
     running = login.begin(*PLAIN, "train.py")
@@ -117,35 +108,6 @@ def test_a_run_that_is_stopped_may_save_its_work(login: Login) -> None:
     assert login.handle.run.state is RunState.STOPPED
     # one SIGINT a rank, and none in the middle of what it does about that
     assert ["saved" in login.handle.logs(rank) for rank in range(2)] == [True, True]
-
-
-def test_a_detached_run_is_followed_from_elsewhere(login: Login) -> None:
-    login.script(SLEEP)
-    code, output = login.run(*PLAIN, "-d", "train.py")
-    assert code == 0, output
-    login.until_ready()
-
-    following = login.start("attach")
-    until(lambda: login.handle.run.state is RunState.RUNNING)
-    code, output = login.finish(login.start("stop"))
-    code, followed = login.finish(following)
-
-    assert "stopped by nbdist stop" in followed
-    assert followed.count("ready") == 2
-
-
-def test_it_is_said_where_the_ranks_of_all_nodes_are(login: Login) -> None:
-    login.script(SLEEP)
-    login.run(*PLAIN, "-d", "train.py")
-    login.until_ready()
-
-    code, output = login.finish(login.start("stacks"))
-    login.finish(login.start("stop"))
-    after = login.finish(login.start("stacks"))[1]
-
-    assert code == 0, output
-    assert "ranks 0, 1 are in time.sleep at line 4 of train.py" in output
-    assert "ranks 0, 1" in after
 
 
 def test_a_run_waits_for_what_another_one_has_and_says_so(login: Login) -> None:
@@ -290,20 +252,6 @@ def test_a_run_ends_with_the_process_that_waits_for_it(login: Login) -> None:
 
     assert login.handle.wait(90) == "stopped"
     assert reason_text(login.handle.run.reason) == "the process that started it ended"
-
-
-def test_who_looks_at_a_run_watches_it_again(login: Login) -> None:
-    login.script(SAVES)
-    login.run(*PLAIN, "-d", "train.py")
-    login.until_ready()
-    watchers = watchers_of(login.handle.run)
-
-    processes.send_all(watchers, signal.SIGKILL)
-    until(lambda: not any(map(processes.alive, watchers)))
-    _, output = login.finish(login.start("stop"))
-
-    assert "stopped" in output
-    assert login.handle.run.supervisor not in watchers
 
 
 def test_no_value_reaches_a_shell(login: Login) -> None:

@@ -140,6 +140,32 @@ TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not inst
 
 
 @TORCH
+def test_data_loader_workers_of_a_rank_that_is_killed_are_ended(start_cell) -> None:
+    cell = """
+import torch, torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+class Numbers(Dataset):
+    def __len__(self): return 1_000_000
+    def __getitem__(self, index): return torch.tensor([index])
+dist.init_process_group("gloo")
+batches = iter(DataLoader(Numbers(), num_workers=2))
+next(batches)
+dist.barrier()
+print("ready", flush=True)
+for _ in batches:
+    dist.all_reduce(torch.ones(1))
+"""
+    handle = until_ready(start_cell("-n 2", cell), limit=60)
+
+    os.kill(ranks_of(handle)[1].pid, signal.SIGKILL)
+
+    assert handle.wait(20) == "failed"
+    assert handle.run.ranks[1].code == -signal.SIGKILL
+    assert handle.run.ranks[1].state.value == "failed"
+    assert 0 < handle.run.leftover <= 4
+
+
+@TORCH
 @pytest.mark.parametrize(
     "handler",
     [

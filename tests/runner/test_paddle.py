@@ -44,33 +44,3 @@ print("took", time.time() - begin)
 
     assert handle.status == "finished", handle.logs(1)
     assert float(handle.logs(1).split()[-1]) < 2.5
-
-
-def test_spawn_works_in_a_cell_of_one_rank(run_cell) -> None:
-    cell = """
-import paddle.distributed as dist
-def train():
-    dist.init_parallel_env()
-    print("rank", dist.get_rank(), "of", dist.get_world_size(), flush=True)
-dist.spawn(train, nprocs=2)
-"""
-
-    handle = run_cell("-n 1", cell, limit=120)
-
-    assert handle.status == "finished", handle.logs(0)
-    lines = handle.logs(0).splitlines()
-    assert {"rank 0 of 2", "rank 1 of 2"} <= set(lines)
-
-
-def test_its_own_visualdl_callback_writes_where_the_board_looks(run_cell) -> None:
-    cell = """
-import nbdist, visualdl
-with visualdl.LogWriter(nbdist.board_dir()) as writer:
-    writer.add_scalar("loss", 0.5, step=1)
-"""
-
-    handle = run_cell("-n 2", cell)
-
-    assert handle.status == "finished", handle.logs(0)
-    for rank in (0, 1):
-        assert list((handle.directory.board / f"rank{rank}.own").glob("vdlrecords.*"))
