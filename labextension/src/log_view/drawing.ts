@@ -52,7 +52,7 @@ function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
   }
   const gutter = element('span', 'nbdist-gutter', row.ranks?.label ?? '');
   if (row.ranks && !ofOneRank) {
-    gutter.title = logWords().ranks(row.ranks.label);
+    gutter.title = logWords.ranks(row.ranks.label);
   }
   node.append(gutter, element('span', 'nbdist-time', Number.isNaN(row.time) ? '' : timeText(row.time)));
   node.append(
@@ -65,7 +65,7 @@ function rowNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
 
 /** Return the text of a row that stands for missing lines; empty for a line. */
 export function lostText({ kind, amount }: LogRow): string {
-  return kind === 'line' ? '' : logWords()[kind](amount);
+  return kind === 'line' ? '' : logWords[kind](amount);
 }
 
 function lineNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
@@ -91,7 +91,7 @@ function lineNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
 }
 
 function moreNode(row: LogRow, rest: number, now: boolean, drawing: Drawing): HTMLElement {
-  const text = logWords().more(rest);
+  const text = logWords.more(rest);
   const button = buttonOf('nbdist-more', '', () => drawing.onMore(row));
   // the match is in the part that is not shown
   button.append(now ? element('mark', 'nbdist-now', text) : text);
@@ -127,7 +127,7 @@ function appendText(
       const marked = mark < 0 ? piece : element('mark', now && mark === 0 ? 'nbdist-now' : '', piece);
       if (start === linkStart) {
         const number = Number(match![2]);
-        link = buttonOf('nbdist-link nbdist-cell-link', logWords().cellLine(number), () =>
+        link = buttonOf('nbdist-link nbdist-cell-link', logWords.cellLine(number), () =>
           drawing.onCellLine(number),
         );
         node.append(link);
@@ -279,7 +279,7 @@ export class WholeLine {
         text.append(element('br'), outputNode(drawing.outputs, output, row.rank, plain(row.text)));
       }
       node.classList.toggle('nbdist-whole-output', output !== null);
-      const close = buttonOf('nbdist-button nbdist-tool', logWords().close, this.onClose);
+      const close = buttonOf('nbdist-button nbdist-tool', logWords.close, this.onClose);
       close.append('×');
       node.append(text, close);
     }

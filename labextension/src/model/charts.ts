@@ -1,7 +1,7 @@
 /** A chart's columns as what a plot draws and what its title says. Pure. */
 import { figure } from '../words/formats';
 import type { Chart } from '../protocol/charts';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 
 export type Axis = 'step' | 'time';
 type Column = readonly (number | null)[];
@@ -137,7 +137,6 @@ export function rowAt(column: Sparse, row: number): number | null {
 
 /** Return `0.0612 · 0.0584 to 0.0671`; of ranks `10.4 to 12.7 · highest 98.2 on rank 2`, at any time */
 export function latest({ kind, ranks, last, highest }: Chart): string {
-  const words = pageWords();
   const known = last
     .map((value, at) => ({ value, rank: ranks[at]! }))
     .filter(({ value }) => kind === 'band' || !Number.isNaN(value));
@@ -158,14 +157,11 @@ export function latest({ kind, ranks, last, highest }: Chart): string {
 
 function withHighest(now: string, highest: Chart['highest']): string {
   const [value, rank] = highest ?? [NaN, 0];
-  return highest === null || figure(value) === now
-    ? now
-    : `${now} · ${pageWords().highest(figure(value), rank)}`;
+  return highest === null || figure(value) === now ? now : `${now} · ${words.highest(figure(value), rank)}`;
 }
 
 /** Return the mean, and the range where ranks differ. */
 export function bandText([mean = null, min = null, max = null]: readonly (number | null)[]): string {
-  const words = pageWords();
   if (mean === null) {
     return words.points;
   }

@@ -4,7 +4,7 @@ import { count, fields, flag, listOf, need, number, or, text } from '../protocol
 import { clock, figure, percent } from '../words/formats';
 import { type RunState, runState } from '../protocol/run';
 import { type Chart } from '../protocol/charts';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 
 /** A value in a table of runs; "nan", "inf" and "-inf" are texts. */
 export type Value = string | number | boolean | null;
@@ -113,18 +113,17 @@ export function firstColumns(columns: readonly ComparedRow[]): string[] {
 }
 
 export function columnName({ group, name }: ComparedRow): string {
-  const { columns } = pageWords();
+  const { columns } = words;
   return CODED.has(group) ? (columns[name as keyof typeof columns] ?? name) : name;
 }
 
 export function groupName({ group }: ComparedRow, step: number | null): string {
-  const { groups, atStep } = pageWords();
+  const { groups, atStep } = words;
   return group === 'at' ? atStep(step ?? 0) : (groups[group as keyof typeof groups] ?? group);
 }
 
 export function valueText(column: ComparedRow, run: number): string {
   const value = column.values[run] ?? null;
-  const words = pageWords();
   if (value === null || value === '') {
     return '–';
   }

@@ -1,7 +1,7 @@
 /** A Python program as coloured lines with their numbers: keywords, texts, numbers and comments, no more. */
 import { type ReactElement, useLayoutEffect, useMemo, useRef } from 'react';
 
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 
 interface Piece {
   text: string;
@@ -90,7 +90,6 @@ export function Code({ source, line, around, first = 1 }: CodeProps): ReactEleme
 
 /** Draw the whole program of the run; opens at the marked line. */
 export function CellPane({ source, line }: { source: string | null; line: number | null }): ReactElement {
-  const words = pageWords();
   const pane = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const marked = pane.current?.querySelector<HTMLElement>('[aria-current]');

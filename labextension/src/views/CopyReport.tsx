@@ -2,7 +2,7 @@
 import { type ReactElement, useEffect, useState } from 'react';
 
 import { copy } from '../page/nodes';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 import { Button } from './Marks';
 import type { Notice } from './Notes';
 
@@ -16,7 +16,6 @@ interface CopyReportProps {
 }
 
 export function CopyReport({ report, label, notify }: CopyReportProps): ReactElement {
-  const words = pageWords();
   const [copied, setCopied] = useState(false);
   useEffect(() => {
     const timer = setTimeout(() => setCopied(false), BRIEFLY);

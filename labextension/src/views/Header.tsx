@@ -6,7 +6,7 @@ import { clock, doneText } from '../words/formats';
 import type { PageAction } from '../page/actions';
 import type { Progress, RunView } from '../protocol/run';
 import { localized } from '../words/languages';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 import { Button, Mark } from './Marks';
 import { hangs } from './Stall';
 import { useDelayed, useElapsed } from './hooks';
@@ -43,7 +43,6 @@ const AS_ONE = 1500;
 export const Header = memo(function Header(props: HeaderProps): ReactElement {
   const { view, narrow, onAct, fold } = props;
   const { live, checkpoint } = view;
-  const words = pageWords();
   const { length } = view.reason.en;
   const reason = localized(view.reason) + (props.step ? words.comma + words.atStep(props.step) : '');
   const inline = view.state === 'stopped' && !view.failure && 0 < length && length < SHORT;
@@ -114,7 +113,6 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
 
 /** Draw Stop, and later Stop now, which cuts a save short: never under the pointer that has clicked Stop. */
 function StopButton({ stopping, onStop }: { stopping: boolean; onStop: () => void }): ReactElement {
-  const words = pageWords();
   const [hastens, setHastens] = useState(false);
   const place = useRef<HTMLSpanElement>(null);
   useEffect(() => {
@@ -144,18 +142,15 @@ function StopButton({ stopping, onStop }: { stopping: boolean; onStop: () => voi
 
 /** Return the word for a run's state. */
 export function stateWord(view: RunView): string {
-  const words = pageWords();
   return hangs(view) ? words.stalled : view.idle ? words.idle : words.run[view.state];
 }
 
 function sizeOf({ ranks }: RunView): string {
-  const words = pageWords();
   const nodes = new Set(ranks.map(({ node }) => node)).size;
   return nodes < 2 ? words.ranks(ranks.length) : words.nodes(nodes, ranks.length);
 }
 
 function RunProgress({ progress, narrow }: { progress: Progress; narrow: boolean }): ReactElement {
-  const words = pageWords();
   const done = doneText(progress);
   return (
     <>
@@ -182,7 +177,7 @@ function RunProgress({ progress, narrow }: { progress: Progress; narrow: boolean
 }
 
 function Elapsed({ view, viewAt, knownUntil, narrow }: HeaderProps): ReactElement {
-  const [before, after] = pageWords().elapsed('|').split('|');
+  const [before, after] = words.elapsed('|').split('|');
   const elapsed = useElapsed(view, viewAt);
   return (
     <span className="nbdist-small nbdist-elapsed">
@@ -201,7 +196,6 @@ interface MenuItem {
 }
 
 function menuItems({ view, narrow, onCopy, onBoard, onAct, onCopyCell }: HeaderProps): readonly MenuItem[] {
-  const words = pageWords();
   const { label, live } = view;
   const attaching = `%dist_attach ${label}`;
   const exporting = `%dist_export ${label}`;
@@ -223,7 +217,6 @@ const focusFirst = (menu: HTMLElement | null): void => menu?.querySelector('butt
 
 /** Draw the ⋯ menu of a run. */
 function RunMenu(props: HeaderProps): ReactElement {
-  const words = pageWords();
   const [open, setOpen] = useState(false);
   const root = useRef<HTMLSpanElement>(null);
   useEffect(() => {

@@ -60,7 +60,6 @@ export interface LogPaneProps {
 
 export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(props, ref) {
   const { log, worldSize, ended, failed, selected, label, narrow, theme, onCellLine } = props;
-  const words = logWords();
   const scroller = useRef<HTMLDivElement>(null);
   const lines = useRef<HTMLDivElement>(null);
   const rows = useRef<HTMLDivElement>(null);
@@ -82,7 +81,11 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
   const time = narrow ? 0 : 60;
 
   const margin = gutter + time;
-  const empty = differing ? words.noDifferences : ended ? words.none : props.importing || words.empty;
+  const empty = differing
+    ? logWords.noDifferences
+    : ended
+      ? logWords.none
+      : props.importing || logWords.empty;
 
   useLayoutEffect(() => {
     const nodes = {
@@ -149,7 +152,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
     const copied = selection
       ? { text: selection, count: selection.replace(/\n$/, '').split('\n').length }
       : lastRows(screen.current!.shown, selected === null, COPIED);
-    setNotice((await copyText(copied.text)) ? words.copied(copied.count) : words.cannotCopy);
+    setNotice((await copyText(copied.text)) ? logWords.copied(copied.count) : logWords.cannotCopy);
   };
 
   const download = async () => {
@@ -164,27 +167,27 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
       className={narrow ? 'nbdist-logpane nbdist-narrow' : 'nbdist-logpane'}
       style={{ '--nbdist-gutter': `${gutter}px`, '--nbdist-time': `${time}px` } as CSSProperties}
     >
-      <div className="nbdist-row nbdist-tools nbdist-toolbar" role="toolbar" aria-label={words.tools}>
+      <div className="nbdist-row nbdist-tools nbdist-toolbar" role="toolbar" aria-label={logWords.tools}>
         <Find state={state} box={searchBox} screen={screen} onLeave={focusLog} />
         {!narrow && (
           <span className="nbdist-quiet nbdist-cut nbdist-amount">
-            {words.lines(state.lines, state.folded)}
+            {logWords.lines(state.lines, state.folded)}
           </span>
         )}
         <span className="nbdist-space" />
-        <span className="nbdist-segments" role="group" aria-label={words.position}>
+        <span className="nbdist-segments" role="group" aria-label={logWords.position}>
           <Tool
             name="follow"
-            label={words.follow}
+            label={logWords.follow}
             pressed={state.following}
             onClick={() => screen.current?.follow(!state.following || !narrow)}
           >
-            {state.unseen > 0 && <span className="nbdist-new">{words.newLines(state.unseen)}</span>}
+            {state.unseen > 0 && <span className="nbdist-new">{logWords.newLines(state.unseen)}</span>}
           </Tool>
           {!narrow && (
             <Tool
               name="pause"
-              label={words.pause}
+              label={logWords.pause}
               pressed={!state.following}
               onClick={() => screen.current?.follow(false)}
             />
@@ -193,7 +196,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
         {state.failed && (
           <Tool
             name="firstError"
-            label={words.firstError}
+            label={logWords.firstError}
             onClick={() => screen.current?.jumpToFirstError()}
             minor
           />
@@ -201,7 +204,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
         {tracebackLines > 0 && (
           <Tool
             name="stacks"
-            label={words.tracebacks(tracebackLines)}
+            label={logWords.tracebacks(tracebackLines)}
             pressed={traced}
             onClick={() => setTraced(!traced)}
             minor
@@ -210,7 +213,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
         {comparable && (
           <Tool
             name="differences"
-            label={words.differences}
+            label={logWords.differences}
             pressed={onlyDifferences}
             onClick={() => setOnlyDifferences(!onlyDifferences)}
             minor
@@ -218,26 +221,26 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
         )}
         <Tool
           name="wrap"
-          label={words.wrap}
+          label={logWords.wrap}
           pressed={state.wrapped}
           onClick={() => screen.current?.toggleWrap()}
         />
-        <Tool name="copy" label={words.copy} onClick={() => void copy()} minor />
-        <Tool name="download" label={words.download} onClick={() => void download()} />
+        <Tool name="copy" label={logWords.copy} onClick={() => void copy()} minor />
+        <Tool name="download" label={logWords.download} onClick={() => void download()} />
       </div>
       <div
         ref={scroller}
         className="nbdist-log"
         role="log"
         aria-live="off"
-        aria-label={words.log}
+        aria-label={logWords.log}
         tabIndex={0}
       >
         <div ref={lines} className="nbdist-lines">
           <div ref={rows} className="nbdist-rows" />
         </div>
       </div>
-      <div ref={detail} className="nbdist-whole" role="region" aria-label={words.fullLine} hidden />
+      <div ref={detail} className="nbdist-whole" role="region" aria-label={logWords.fullLine} hidden />
       <div ref={live} className="nbdist-live" hidden />
       <div className="nbdist-notice" role="status">
         {notice}
@@ -302,7 +305,6 @@ interface FindProps {
 }
 
 function Find({ state, box, screen, onLeave }: FindProps) {
-  const words = logWords();
   const onKeyDown = (event: KeyboardEvent<HTMLInputElement>) => {
     // the notebook must not take what is typed here for its own commands
     event.stopPropagation();
@@ -324,8 +326,8 @@ function Find({ state, box, screen, onLeave }: FindProps) {
         className="nbdist-search"
         type="search"
         role="searchbox"
-        aria-label={words.search}
-        placeholder={words.search}
+        aria-label={logWords.search}
+        placeholder={logWords.search}
         onInput={event => screen.current?.find(event.currentTarget.value)}
         onKeyDown={onKeyDown}
       />
@@ -334,8 +336,8 @@ function Find({ state, box, screen, onLeave }: FindProps) {
       </span>
       {state.searching && (
         <>
-          <Tool name="previous" label={words.previous} bare onClick={() => screen.current?.step(-1)} />
-          <Tool name="next" label={words.next} bare onClick={() => screen.current?.step(1)} />
+          <Tool name="previous" label={logWords.previous} bare onClick={() => screen.current?.step(-1)} />
+          <Tool name="next" label={logWords.next} bare onClick={() => screen.current?.step(1)} />
         </>
       )}
     </span>

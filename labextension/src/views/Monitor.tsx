@@ -5,7 +5,7 @@ import { plain } from '../log/ansi';
 import { stepOf } from '../words/formats';
 import type { MonitoredRun, MonitorFeed, Row } from '../model/monitor';
 import type { PageAction } from '../page/actions';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 import { Button, Mark, type MarkState } from './Marks';
 import { useSeconds, useSize, useTheme } from './hooks';
 import { Bar, Meter } from './ranks/rank_parts';
@@ -28,7 +28,6 @@ const STALE = 6;
 
 export function Monitor({ source }: { source: MonitorSource }): ReactElement {
   const { feed } = source;
-  const words = pageWords();
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
   const { theme } = useTheme();
@@ -127,7 +126,6 @@ interface RunProps {
 
 /** Draw a run, and its ranks. */
 function Run({ run, stop, act, onHint }: RunProps): ReactElement {
-  const words = pageWords();
   const [stopping, setStopping] = useState(false);
   const { rows, runId, run: label, lastLine } = run;
   const attach = (): void => (act ? act('attach') : onHint('%dist_attach'));
@@ -258,7 +256,7 @@ function Square({ rank, device, memory, use, ...row }: Row): ReactElement {
 function Age({ time, feed }: { time: string; feed: MonitorFeed }): ReactElement | null {
   return useSeconds(true) - feed.newsAt < STALE ? null : (
     <div className="nbdist-note nbdist-calm" role="status">
-      {pageWords().asOf(time)}
+      {words.asOf(time)}
     </div>
   );
 }

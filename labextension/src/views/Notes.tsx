@@ -6,7 +6,7 @@ import { copy } from '../page/nodes';
 import { type PageAction, pageActs } from '../page/actions';
 import type { BoardAnswer, FailureView, RunView } from '../protocol/run';
 import { localized } from '../words/languages';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 import { Code } from './Code';
 import { Badge, Button } from './Marks';
 
@@ -29,7 +29,7 @@ export interface Notice {
 
 /** Return the notice that the reader has to interrupt the cell by hand. */
 export function cannotStop(label: string): Notice {
-  return { text: pageWords().cannotStop(label), live: true };
+  return { text: words.cannotStop(label), live: true };
 }
 
 /** Return the last notice, and what shows another. */
@@ -75,7 +75,6 @@ export function Note({ notice }: { notice: Notice }): ReactElement {
 export function useCopying(onNotice: (notice: Notice) => void): (text: string, message?: string) => void {
   return useCallback(
     (text, message) => {
-      const words = pageWords();
       void copy(text).then(done =>
         onNotice(
           done ? { text: message ?? words.copied(text), brief: !message } : { text: words.notCopied(text) },
@@ -92,7 +91,6 @@ export async function openBoard(
   label: string,
   notify: (notice: Notice) => void,
 ): Promise<void> {
-  const words = pageWords();
   notify({ text: words.boardAsked });
   const tab = window.open('', '_blank');
   if (tab !== null) {
@@ -124,7 +122,6 @@ export function webAddress(url: string): string | null {
 
 /** Draw the inputs from the notebook and the results of the ranks, each in a row. */
 export function InputsAndResults({ view }: { view: RunView }): ReactElement | null {
-  const words = pageWords();
   // among several ranks each result is of one, as the last values are of all
   const first = view.ranks.length > 1 ? '0' : '';
   const rows = [
@@ -183,7 +180,6 @@ interface FailureProps {
 export const Failure = memo(function Failure(props: FailureProps): ReactElement {
   const { failure, cell, onCellLine, onOpen, checkpoint, onAct } = props;
   const { rank, line, message, fileLine, source, calls } = failure;
-  const words = pageWords();
   const headline = localized(failure.headline);
   const hints = [
     [words.cause, [localized(failure.cause)]],
@@ -236,7 +232,6 @@ function Calls({
   calls,
   onCellLine,
 }: Pick<FailureProps, 'onCellLine'> & Pick<FailureView, 'calls'>): ReactElement {
-  const words = pageWords();
   const opens = pageActs();
   return (
     <ol className="nbdist-calls" aria-label={words.calls}>

@@ -5,7 +5,7 @@ import { createPortal } from 'react-dom';
 import type { RunModel } from '../model/run_model';
 import { clock, doneText } from '../words/formats';
 import type { RunView } from '../protocol/run';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 import { stateWord } from './Header';
 import { useSilence } from './Notes';
 import { type RunHost, RunPage } from './RunPage';
@@ -29,7 +29,6 @@ export function Panel({ run, host, folds = true, root, onShown, served }: PanelP
   const { view, viewAt, heardAt } = run;
   const silent = useSilence(run) && !served?.open;
   const since = view ? view.elapsed + Math.max(0, heardAt - viewAt) : 0;
-  const words = pageWords();
   const silence = silent && (
     <div className="nbdist-note nbdist-calm">
       {view ? words.noNews(clock(since), view.label) : words.neverNews}

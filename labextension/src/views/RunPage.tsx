@@ -19,7 +19,7 @@ import { type Action, actionOf, chord, focusById, leave } from './keys';
 import type { RunModel } from '../model/run_model';
 import { cellSource, type PageAction } from '../page/actions';
 import { localized } from '../words/languages';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
@@ -98,7 +98,6 @@ const LOG_KEYS: Partial<Record<Action, LogAction>> = {
 export function RunPage(props: RunPageProps): ReactElement {
   const { model, host, root, inCell, curves = 0, pages = [], onShown, onControls } = props;
   const version = useSyncExternalStore(model.subscribe, () => model.version);
-  const words = pageWords();
   const { theme, themeVersion } = useTheme();
   const size = useSize(root);
   const narrow = size === 'narrow';
@@ -163,7 +162,7 @@ export function RunPage(props: RunPageProps): ReactElement {
   );
   const firstLine = host.line?.() ?? '';
   const copyCell = useCallback(
-    () => copyText(cellSource(firstLine, model.cell ?? ''), pageWords().cellCopied),
+    () => copyText(cellSource(firstLine, model.cell ?? ''), words.cellCopied),
     [firstLine, model, copyText],
   );
   const stop = useCallback(() => {

@@ -4,7 +4,7 @@ import { memo, type ReactElement, type ReactNode, useState } from 'react';
 import { clock } from '../words/formats';
 import type { RankView, RunView, StackGroup, StackRow, StallView } from '../protocol/run';
 import { localized } from '../words/languages';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 import { Badge, Button, Icon } from './Marks';
 import { useElapsed } from './hooks';
 
@@ -19,7 +19,6 @@ interface BannerProps {
 /** Draw the sentence, until the reader wants to wait on. */
 export const StallBanner = memo(function StallBanner(props: BannerProps): ReactElement | null {
   const { stall, interrupt } = props;
-  const words = pageWords();
   const [kept, setKept] = useState<number | null>(null);
   const [held, ...more] = stall.groups.filter(({ kind }) => kind === 'held').flatMap(({ ranks }) => ranks);
   const behind = localized(stall.behind);
@@ -63,7 +62,6 @@ interface StacksProps {
 /** Draw the stacks of the ranks, by group. */
 export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
   const { stall, again, taking = false, onCellLine } = props;
-  const words = pageWords();
   const [threads, setThreads] = useState(false);
   const groups = stall?.groups ?? [];
   return (
@@ -89,7 +87,7 @@ export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
 /** Draw the seconds without progress. */
 function StallTimer({ view, stall, viewAt }: BannerProps): ReactElement {
   const quiet = useElapsed(view, viewAt) - stall.since;
-  return <span>{pageWords().noProgress(Math.max(0, Math.round(quiet)), stall.text.en !== '')}</span>;
+  return <span>{words.noProgress(Math.max(0, Math.round(quiet)), stall.text.en !== '')}</span>;
 }
 
 /** Draw the sentence, with the names of what is called in it as code. */
@@ -121,7 +119,6 @@ interface GroupProps {
 }
 
 function Group({ group, threads, onCellLine }: GroupProps): ReactElement {
-  const words = pageWords();
   const stacks = threads ? [group.rows, ...group.threads] : [group.rows];
   return (
     <details className="nbdist-stack" open>
@@ -146,7 +143,6 @@ function Group({ group, threads, onCellLine }: GroupProps): ReactElement {
 }
 
 function Row({ row, onCellLine }: { row: StackRow; onCellLine: (line: number) => void }): ReactElement {
-  const words = pageWords();
   // a script's lines are not in the cell
   const line = row.own ? /^cell line (\d+)$/.exec(row.place)?.[1] : undefined;
   return (
@@ -193,7 +189,6 @@ export function heldWord(rank: RankView, held: Held | undefined): string {
   if (held === undefined || rank.state !== 'running') {
     return '';
   }
-  const words = pageWords();
   if (held.kind === 'held') {
     return words.heldUp;
   }

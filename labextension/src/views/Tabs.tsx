@@ -2,7 +2,7 @@
 import { type InputEvent, type KeyboardEvent, type ReactElement, useId, useRef, useState } from 'react';
 
 import { moved } from './keys';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 import { Icon, type IconName, inColourOf } from './Marks';
 
 /** A tab: the log of all ranks or of one, or a page (curves, program, pages of the host). */
@@ -37,7 +37,6 @@ interface TabsProps {
 
 export function Tabs(props: TabsProps): ReactElement {
   const { ranks, pages, pick, errors, current, narrow, onSelect } = props;
-  const words = pageWords();
   const list = useRef<HTMLDivElement>(null);
   const order: Tab[] = ['all', ...ranks, ...pages.map(({ tab }) => tab)];
 
@@ -107,7 +106,6 @@ export function Tabs(props: TabsProps): ReactElement {
 
 /** Draw a field with all ranks to choose from: type a number, or take one. */
 function RankPicker({ count, onPick }: { count: number; onPick: (rank: number) => void }): ReactElement {
-  const words = pageWords();
   const [text, setText] = useState('');
   const options = useId();
   const pick = (written: string): void => {

@@ -1,5 +1,5 @@
 /** The words of the dashboard, the sidebar and the notebook's controls beyond the panel's. */
-import { inBoth, languageOf } from './languages';
+import { inBoth, inPage } from './languages';
 
 export const LAB_WORDS = inBoth(tr => ({
   title: tr('Distributed runs', '分布式运行'),
@@ -142,9 +142,7 @@ export const LAB_WORDS = inBoth(tr => ({
   category: tr('Distributed', '分布式'),
 }));
 
-type LabWords = (typeof LAB_WORDS)['en'];
+/** These words in the page's language. */
+export const words = inPage(LAB_WORDS);
 
-/** Return these words in the page's language. */
-export function labWords(): LabWords {
-  return LAB_WORDS[languageOf()];
-}
+export const labWords = (): typeof words => words;

@@ -36,6 +36,11 @@ export function inBoth<Table>(table: (tr: Translate) => Table): Readonly<Record<
   return { en: pick(0), zh: pick(1) };
 }
 
+/** Return the words of a table in the language that the page has when they are looked at. */
+export function inPage<Table extends object>(tables: Readonly<Record<Language, Table>>): Table {
+  return new Proxy(tables.en, { get: (_, name) => Reflect.get(tables[languageOf()], name) });
+}
+
 function filledIn(text: string): (...given: Given[]) => string {
   return (...given) => {
     const count = Number(given[0]);

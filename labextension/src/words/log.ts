@@ -1,6 +1,6 @@
 /** The words of the log. */
 import { bytes } from './formats';
-import { grouped, inBoth, languageOf, plural } from './languages';
+import { grouped, inBoth, inPage, plural } from './languages';
 
 const english = (count: number): string => (count < 1e6 ? `${grouped(count)} bytes` : bytes(count));
 const chinese = (count: number): string => (count < 1e6 ? `${grouped(count)} 字节` : bytes(count));
@@ -52,7 +52,5 @@ export const LOG_WORDS = inBoth(tr => ({
   ranks: tr('ranks {0}', '进程 {0}'),
 }));
 
-/** Return the log's words in the page's language. */
-export function logWords(): (typeof LOG_WORDS)['en'] {
-  return LOG_WORDS[languageOf()];
-}
+/** The log's words in the page's language. */
+export const logWords = inPage(LOG_WORDS);

@@ -1,5 +1,5 @@
 /** The words of the panel. */
-import { inBoth, languageOf } from './languages';
+import { inBoth, inPage } from './languages';
 
 export const WORDS = inBoth(tr => ({
   run: {
@@ -244,9 +244,7 @@ export const WORDS = inBoth(tr => ({
   sweepNotBegun: tr('{0} has not started yet.', '{0} 尚未启动。'),
 }));
 
-type Words = (typeof WORDS)['en'];
+/** These words in the page's language. */
+export const words = inPage(WORDS);
 
-/** Return the panel's words in the page's language. */
-export function pageWords(): Words {
-  return WORDS[languageOf()];
-}
+export const pageWords = (): typeof words => words;

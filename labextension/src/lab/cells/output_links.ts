@@ -1,7 +1,7 @@
 /** The links and buttons in the outputs of a cell. */
 import { type PageRequest, askPage } from '../../page/actions';
 import { element } from '../../page/nodes';
-import { pageWords } from '../../words/panel';
+import { words as panelWords } from '../../words/panel';
 
 const NAMED = /\bline (\d+) of the cell\b|\bcell line (\d+)|单元格?第 (\d+) 行/i;
 
@@ -42,7 +42,7 @@ export function linkLines(error: Element): void {
     const link = element('button', 'nbdist-error-link') as HTMLButtonElement;
     link.type = 'button';
     link.dataset['cellLine'] = String(line);
-    link.title = pageWords().toCell(line);
+    link.title = panelWords.toCell(line);
     named.replaceWith(link);
     link.append(named);
     // a text may name several lines
@@ -77,7 +77,6 @@ export function addMendingButton(place: HTMLElement, run: (line: string) => void
 export const SUMMARY = '.nbdist-summary[data-run]';
 
 export function addButtons(summary: HTMLElement): void {
-  const words = pageWords();
   const foot = summary.querySelector<HTMLElement>('.n-foot');
   const full = foot?.querySelector<HTMLElement>('.n-full');
   if (!full || foot!.querySelector('button')) {
@@ -93,9 +92,9 @@ export function addButtons(summary: HTMLElement): void {
   };
   full.hidden = true;
   full.after(
-    button(words.logs, { action: 'open', tab: 'all' }),
-    button(words.charts, { action: 'open', tab: 'metrics' }),
-    button(words.dashboard, { action: 'open' }),
-    button(words.runAgain, { action: 'again' }),
+    button(panelWords.logs, { action: 'open', tab: 'all' }),
+    button(panelWords.charts, { action: 'open', tab: 'metrics' }),
+    button(panelWords.dashboard, { action: 'open' }),
+    button(panelWords.runAgain, { action: 'again' }),
   );
 }

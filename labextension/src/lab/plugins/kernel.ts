@@ -8,7 +8,7 @@ import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/no
 import { languageOf } from '../../words/languages';
 import { type Magic, usedMagic } from '../cells/magic_line';
 import { IRunService } from '../tokens';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 
 const OURS = /^\s*%%?(dist(ributed|_\w+)|ranks?\b)/m;
 
@@ -31,7 +31,7 @@ const loading: JupyterFrontEndPlugin<void> = {
     });
     NotebookActions.executed.connect((_sender, { cell, success }) => {
       if (without.delete(cell) && !success) {
-        Notification.error(labWords().notInKernel, { autoClose: 15_000 });
+        Notification.error(words.notInKernel, { autoClose: 15_000 });
       }
     });
   },

@@ -11,7 +11,7 @@ import { createElement } from 'react';
 
 import type { RunControls } from '../../views/RunPage';
 import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 import { bringUp, ranksIcon, RunWidget, ViewWidget } from './view_widget';
 
 const dashboard: JupyterFrontEndPlugin<void> = {
@@ -28,7 +28,7 @@ const dashboard: JupyterFrontEndPlugin<void> = {
   ): void => {
     const tracker = new WidgetTracker<DashboardWidget>({ namespace: 'nbdist-dashboards' });
     app.commands.addCommand(COMMANDS.open, {
-      label: labWords().open,
+      label: words.open,
       describedBy: takes('runId', 'tab'),
       execute: args => {
         const runId = runIn(args);
@@ -62,7 +62,6 @@ const comparison: JupyterFrontEndPlugin<void> = {
   requires: [IRunService],
   optional: [ILabShell],
   activate: (app: JupyterFrontEnd, service: IRunService, lab: ILabShell | null): void => {
-    const words = labWords();
     app.commands.addCommand(COMMANDS.compare, {
       label: args => {
         const { length } = chosen(args);
@@ -146,7 +145,7 @@ function comparisonOf(app: JupyterFrontEnd, service: IRunService, runIds: readon
   });
   opened += 1;
   widget.id = `nbdist-comparison-${opened}`;
-  widget.title.label = labWords().compareTitle;
+  widget.title.label = words.compareTitle;
   return widget;
 }
 

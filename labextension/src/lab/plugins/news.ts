@@ -13,7 +13,7 @@ import type { RunRow } from '../services/client';
 import { announcements, type RunEvent, secondsOf, type NoticeLevel } from '../services/runs';
 import { titleOf } from '../views/title';
 import { COMMANDS, IRunService, whenIdle } from '../tokens';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 import { ViewWidget } from './view_widget';
 
 const status: JupyterFrontEndPlugin<void> = {
@@ -102,7 +102,6 @@ function tellOutside(event: RunEvent): void {
 }
 
 function sentence({ kind, row }: RunEvent): string {
-  const words = labWords();
   if (kind === 'stalled') {
     return words.noticeStalled(row.label);
   }
@@ -129,7 +128,6 @@ function looksOf({ kind, row }: RunEvent): ['success' | 'info' | 'warning' | 'er
 }
 
 function notify(app: JupyterFrontEnd, event: RunEvent): string {
-  const words = labWords();
   const { runId, notebook } = event.row;
   const act = (command: string) => () => void app.commands.execute(command, { runId });
   const actions = [

@@ -10,12 +10,12 @@ import { ToolbarButton } from '@jupyterlab/ui-components';
 import { createElement } from 'react';
 
 import { actForPanels } from '../../page/actions';
-import { pageWords } from '../../words/panel';
+import { words as panelWords } from '../../words/panel';
 import { cellAgain, cellOf, type CellSource, contentsPath, isNotebook } from '../cells/run_cell';
 import { firstLine, type Wanted, wantedOf, withFirstLine } from '../cells/magic_line';
 import type { Gpu } from '../services/client';
 import { COMMANDS, IRunService, runIn, takes } from '../tokens';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 import { ranksIcon, ViewWidget } from './view_widget';
 
 /** milliseconds */
@@ -38,7 +38,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
     documents: IDocumentManager | null,
     toolbars: IToolbarWidgetRegistry | null,
   ): void => {
-    const words = labWords();
     const labelOf = (runId: string): string => service.runs.row(runId)?.label ?? runId;
     const hasNotebook = (given: object): boolean => Boolean(service.runs.row(runIn(given))?.notebook);
     const find = (given: object): Promise<CellPosition | string> =>
@@ -70,13 +69,13 @@ const plugin: JupyterFrontEndPlugin<void> = {
       },
     });
     app.commands.addCommand(COMMANDS.again, {
-      label: pageWords().runAgain,
+      label: panelWords.runAgain,
       isVisible: hasNotebook,
       describedBy: takes('runId', 'line'),
       execute: given => atCell(given, ({ panel, at }) => runCell(panel, at)),
     });
     app.commands.addCommand(COMMANDS.againWith, {
-      label: pageWords().runAgainWith,
+      label: panelWords.runAgainWith,
       isVisible: given => service.runs.row(runIn(given))?.live === false,
       describedBy: takes('runId'),
       execute: async given => {
@@ -87,7 +86,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       },
     });
     for (const [command, magic, label] of [
-      [COMMANDS.export, '%dist_export', pageWords().exportRun],
+      [COMMANDS.export, '%dist_export', panelWords.exportRun],
       [COMMANDS.resume, '%dist_resume', words.resume],
     ] as const) {
       app.commands.addCommand(command, {
@@ -223,7 +222,6 @@ async function cellOfRun(
   documents: IDocumentManager | null,
   runId: string,
 ): Promise<CellPosition | string> {
-  const words = labWords();
   const { row, cell } = await client.run(runId);
   if (!row.notebook) {
     return words.noNotebook;
@@ -294,7 +292,7 @@ async function askRanks(
     title,
     body,
     buttons: [
-      Dialog.cancelButton({ label: labWords().cancel }),
+      Dialog.cancelButton({ label: words.cancel }),
       Dialog.okButton({ label: write }),
       Dialog.okButton({ label: run, className: 'nbdist-write-and-run' }),
     ],
@@ -305,7 +303,6 @@ async function askRanks(
 
 /** Show the form and write its choices into this cell; return the problem, if any. */
 async function runOnRanks(service: IRunService, notebooks: INotebookTracker, cell: Cell): Promise<string> {
-  const words = labWords();
   const { sharedModel } = cell.model;
   const answer = await askRanks(service, sharedModel.getSource(), words.formTitle, [
     words.formWrite,
@@ -337,7 +334,6 @@ async function runAgainWith(
   runId: string,
   place: () => Promise<CellPosition | null>,
 ): Promise<string> {
-  const words = labWords();
   const { cell, line } = await service.client.run(runId);
   // of a program that is longer the server has told the begin
   const whole = new TextEncoder().encode(cell).length < PROGRAM;
@@ -348,7 +344,7 @@ async function runAgainWith(
   const { panel, at } = position;
   const source = cellAgain(cellsOf(panel), cell, line);
   const answer = firstLine(source)
-    ? await askRanks(service, source, pageWords().runAgainWith, [words.formInsert, words.formInsertRun])
+    ? await askRanks(service, source, panelWords.runAgainWith, [words.formInsert, words.formInsertRun])
     : { wanted: null, run: false };
   if (!answer) {
     return '';

@@ -13,8 +13,8 @@ import { createElement } from 'react';
 import { messageOf } from '../../page/nodes';
 import type { RunRow } from '../services/client';
 import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
-import { labWords } from '../../words/lab';
-import { pageWords } from '../../words/panel';
+import { words } from '../../words/lab';
+import { words as panelWords } from '../../words/panel';
 import { ranksIcon, ViewWidget } from './view_widget';
 
 const ID = 'nbdist-runs';
@@ -33,7 +33,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     launcher: ILauncher | null,
   ): void => {
-    const words = labWords();
     addCommands(app, service);
     addMarking(app.commands, service);
     // its own, since JupyterLab's would have the items of the whole sidebar, too
@@ -89,7 +88,6 @@ export default plugin;
 
 function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void {
   const { runs, client } = service;
-  const words = labWords();
   const ready = (): boolean => runs.state === 'ready';
 
   commands.addCommand(COMMANDS.refresh, {
@@ -107,7 +105,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
     },
   });
   commands.addCommand(COMMANDS.stop, {
-    label: pageWords().stop,
+    label: panelWords.stop,
     isVisible: args => runs.row(runIn(args))?.live ?? false,
     describedBy: takes('runId'),
     execute: async args => {
@@ -147,7 +145,7 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
       });
       if (button.accept) {
         const done = await notifyIfRejected(client.remove(row.runId), problem =>
-          pageWords().named(words.delete, problem),
+          panelWords.named(words.delete, problem),
         );
         if (done) {
           runs.forget(row.runId);
@@ -159,7 +157,6 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
 
 /** Add the commands that change the user's marks of a run. */
 function addMarking(commands: JupyterFrontEnd['commands'], { runs, client }: IRunService): void {
-  const words = labWords();
   type Change = Parameters<typeof client.mark>[1];
   const add = (
     command: string,
@@ -174,7 +171,7 @@ function addMarking(commands: JupyterFrontEnd['commands'], { runs, client }: IRu
         const change = row && (await ask(row));
         if (change) {
           const marked = client.mark(row.runId, change).then(changed => runs.update(changed));
-          await notifyIfRejected(marked, problem => pageWords().named(label(row), problem));
+          await notifyIfRejected(marked, problem => panelWords.named(label(row), problem));
         }
       },
     });

@@ -9,7 +9,7 @@ import type { RunModel } from '../../model/run_model';
 import { messageOf } from '../../page/nodes';
 import type { Follower } from '../services/follower';
 import type { IRunService } from '../tokens';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 
 /** Four ranks, as in the sidebar of the design. */
 export const ranksIcon = new LabIcon({
@@ -92,7 +92,7 @@ export class ViewWidget extends Widget {
     } catch (problem) {
       // a server with another nbdist has no such file; seen again it is asked for again
       this.requested = false;
-      this.node.textContent = labWords().notLoaded(messageOf(problem));
+      this.node.textContent = words.notLoaded(messageOf(problem));
     }
   }
 }

@@ -4,7 +4,7 @@ import { firstWhere } from '../../log/growing';
 import { languageOf } from '../../words/languages';
 import { isNotebook } from '../cells/run_cell';
 import type { RunRow } from './client';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 
 const HEADING_PX = 28;
 const ROW_PX = 52;
@@ -62,7 +62,6 @@ export function listing(
   grouping: Grouping = 'day',
   open: ReadonlySet<string> | null = null,
 ): Listing {
-  const words = labWords();
   const sweeps = sweepsOf(rows, open === null);
   const together = (row: RunRow): readonly RunRow[] => sweeps.get(row.sweep?.sweepId ?? '')?.rows ?? [row];
   const titleOf = {
@@ -217,7 +216,6 @@ const datesOf = (locale: string): Record<'thisYear' | 'before', Intl.DateTimeFor
 const DATES = { en: datesOf('en'), zh: datesOf('zh-CN') };
 
 function dayOf(time: number, now: number): string {
-  const words = labWords();
   const days = Math.round((midnight(now) - midnight(time)) / DAY);
   if (days <= 0) {
     return words.today;
@@ -235,7 +233,6 @@ function midnight(time: number): number {
 
 /** Return `now`, `5 min`, `3 h`, `12 d`: how long ago, short. */
 export function age(seconds: number): string {
-  const words = labWords();
   if (seconds < 60) {
     return words.justNow;
   }

@@ -11,7 +11,7 @@ import { useSize, useTheme } from '../../views/hooks';
 import type { Client } from '../services/client';
 import { shownNames } from '../services/listing';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 import { BoardPane } from './Panes';
 
 /** letters of a name in a chart, above which what others have, too, is left out */
@@ -32,7 +32,6 @@ interface ComparisonProps {
 
 export function Comparison({ runIds, service, execute }: ComparisonProps): ReactElement {
   const { client } = service;
-  const words = labWords();
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
   const { theme, themeVersion } = useTheme();
@@ -144,7 +143,6 @@ function useComparison(
 
 /** Draw the differences between the programs of two runs. */
 function Programs({ client, compared }: { client: Client; compared: Compared }): ReactElement {
-  const words = labWords();
   const [pair, setPair] = useState<readonly [number, number]>([0, 1]);
   const [lines, setLines] = useState<readonly string[] | null | undefined>(undefined);
   const [before, after] = pair.map(run => compared.runs[run]?.runId ?? '');

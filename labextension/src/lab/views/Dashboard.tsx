@@ -11,12 +11,12 @@ import { cannotStop, Note, type Notice, openBoard, useSilence } from '../../view
 import { Panel } from '../../views/Panel';
 import { type RunControls, type RunHost, RunPage } from '../../views/RunPage';
 import { languageOf } from '../../words/languages';
-import { pageWords } from '../../words/panel';
+import { words as panelWords } from '../../words/panel';
 import { useOlderLines } from '../services/follower';
 import { useRuns } from '../services/runs';
 import type { Stream } from '../services/stream';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 import { BoardPane, StacksPane } from './Panes';
 
 interface ServedProps {
@@ -34,7 +34,6 @@ interface DashboardProps extends ServedProps {
 export function Dashboard(props: DashboardProps): ReactElement {
   const { runId, model, service, execute, onControls } = props;
   const { client, stream } = service;
-  const words = labWords();
   const runs = useRuns(service.runs);
   const root = useRef<HTMLElement>(null);
   const [shown, setShown] = useState<number | null>(null);
@@ -85,7 +84,7 @@ export function Dashboard(props: DashboardProps): ReactElement {
           {!live && (
             <Button
               icon="again"
-              label={pageWords().runAgainWith}
+              label={panelWords.runAgainWith}
               bare={size !== 'wide'}
               onClick={() => execute(COMMANDS.againWith, { runId })}
             />
@@ -123,7 +122,6 @@ function useStream<Value>(stream: Stream, read: () => Value): Value {
 /** Draw the problem of the connection to the server, if there is one. */
 function Connection(props: { runId: string; stream: Stream; live: boolean }): ReactElement | null {
   const { runId, stream, live } = props;
-  const words = labWords();
   const gone = useStream(stream, () => stream.problemOf(runId));
   const open = useStream(stream, () => stream.open);
   if (gone) {
@@ -136,7 +134,6 @@ function Connection(props: { runId: string; stream: Stream; live: boolean }): Re
 function useRunActions(service: IRunService, runId: string, label: string, execute: Execute): RunHost {
   const { client } = service;
   return useMemo(() => {
-    const words = labWords();
     const tried = (act: Promise<void>, describe: (problem: string) => string): Promise<Notice | null> =>
       act.then(
         () => null,
@@ -148,7 +145,7 @@ function useRunActions(service: IRunService, runId: string, label: string, execu
       again: page => page.select('stacks'),
       interrupt: (rank, page) =>
         void tried(client.interrupt(runId, rank), problem =>
-          pageWords().named(pageWords().interrupt(rank), problem),
+          panelWords.named(panelWords.interrupt(rank), problem),
         ).then(problem => problem && page.notify(problem)),
       report: () => client.report(runId, languageOf()).catch(() => null),
       reveal: line => execute(COMMANDS.reveal, { runId, line }),

@@ -6,13 +6,12 @@ import type { StallView } from '../../protocol/run';
 import { Icon } from '../../views/Marks';
 import { webAddress } from '../../views/Notes';
 import { Stacks } from '../../views/Stall';
-import { pageWords } from '../../words/panel';
+import { words as panelWords } from '../../words/panel';
 import type { Client } from '../services/client';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 
 /** Draw VisualDL over some runs in a frame, started when the pane opens. */
 export function BoardPane({ client, runIds }: { client: Client; runIds: readonly string[] }): ReactElement {
-  const words = labWords();
   const [answer, setAnswer] = useState<{ url: string } | { problem: string } | null>(null);
   const ids = runIds.join();
   useEffect(() => {
@@ -29,7 +28,7 @@ export function BoardPane({ client, runIds }: { client: Client; runIds: readonly
   if (answer === null || 'problem' in answer) {
     return (
       <p className="nbdist-empty" role="status">
-        {answer === null ? words.boardStarting : pageWords().boardProblem(answer.problem)}
+        {answer === null ? words.boardStarting : panelWords.boardProblem(answer.problem)}
       </p>
     );
   }
@@ -39,7 +38,7 @@ export function BoardPane({ client, runIds }: { client: Client; runIds: readonly
         <span className="nbdist-space" />
         <a className="nbdist-button" href={answer.url} target="_blank" rel="noreferrer">
           <Icon name="out" />
-          {pageWords().openBoard}
+          {panelWords.openBoard}
         </a>
       </div>
       <iframe src={answer.url} title={words.board} />
@@ -66,7 +65,7 @@ export function StacksPane({ client, runId, onCellLine }: StacksPaneProps): Reac
   return (
     <div className="nbdist-stacks">
       <Stacks stall={stall} again={take} taking={taken === null} onCellLine={onCellLine}>
-        {!stall && <p className="nbdist-empty">{problem || labWords().takingStacks}</p>}
+        {!stall && <p className="nbdist-empty">{problem || words.takingStacks}</p>}
       </Stacks>
     </div>
   );

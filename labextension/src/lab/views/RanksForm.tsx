@@ -7,7 +7,7 @@ import { bytesOf } from '../../words/formats';
 import { useTheme } from '../../views/hooks';
 import { firstLine, type Wanted, withFirstLine } from '../cells/magic_line';
 import type { Gpu } from '../services/client';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 
 interface FormProps {
   source: string;
@@ -20,7 +20,6 @@ interface FormProps {
 const FRAMEWORKS = ['auto', 'torch', 'paddle', 'none'] as const;
 
 export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactElement {
-  const words = labWords();
   const [wanted, setWanted] = useState<Wanted>(before);
   const { theme } = useTheme();
   const names = useId();
@@ -138,7 +137,7 @@ function aboutGpu({ name, memory, memoryTotal, holders }: Gpu): string {
   return [
     name,
     memory !== null && memoryTotal && bytesOf(memory, memoryTotal).join('/'),
-    users && labWords().heldBy(users),
+    users && words.heldBy(users),
   ]
     .filter(Boolean)
     .join(' · ');

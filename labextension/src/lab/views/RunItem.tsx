@@ -4,10 +4,10 @@ import { memo, type MouseEvent, type ReactElement } from 'react';
 import { clock, doneText, figure } from '../../words/formats';
 import { Mark } from '../../views/Marks';
 import { localized } from '../../words/languages';
-import { pageWords } from '../../words/panel';
+import { words as panelWords } from '../../words/panel';
 import type { RunRow } from '../services/client';
 import { age, type ShownName, standing, type SweepRows } from '../services/listing';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 
 interface ItemProps {
   id: string;
@@ -33,7 +33,7 @@ interface RunItemProps extends ItemProps {
 export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement {
   const { row, now } = props;
   const stalled = row.stalled && row.live;
-  const word = stalled ? pageWords().stalled : row.idle ? pageWords().idle : pageWords().run[row.state];
+  const word = stalled ? panelWords.stalled : row.idle ? panelWords.idle : panelWords.run[row.state];
   const ended = row.ended ?? now;
   return (
     <div
@@ -59,12 +59,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
         <Mark state={stalled ? 'held' : row.idle ? 'pending' : row.state} />
         <Name {...props.name} />
         {props.best && (
-          <span
-            className="nbdist-best"
-            role="img"
-            aria-label={pageWords().bestRun}
-            title={pageWords().bestRun}
-          >
+          <span className="nbdist-best" role="img" aria-label={panelWords.bestRun} title={panelWords.bestRun}>
             ★
           </span>
         )}
@@ -103,15 +98,14 @@ interface SweepItemProps extends ItemProps {
 
 export function SweepItem(props: SweepItemProps): ReactElement {
   const { sweep, now } = props;
-  const words = pageWords();
   const { points, ended, failed, state, best } = standing(sweep);
   const first = Math.min(...sweep.rows.map(row => row.started ?? row.created));
   const last = Math.max(...sweep.rows.map(row => row.ended ?? now));
   const about = [
-    sweep.partial ? words.sweepPoints(sweep.rows.length, points) : `${ended}/${points}`,
-    !sweep.partial && best && labWords().sweepBest(best.spark!.tag, figure(best.spark!.values.at(-1)!)),
+    sweep.partial ? panelWords.sweepPoints(sweep.rows.length, points) : `${ended}/${points}`,
+    !sweep.partial && best && words.sweepBest(best.spark!.tag, figure(best.spark!.values.at(-1)!)),
     !sweep.partial && best?.sweep!.values,
-    failed > 0 && words.sweepFailed(failed),
+    failed > 0 && panelWords.sweepFailed(failed),
   ];
   const text = about.filter(Boolean).join(' · ');
   return (
@@ -160,7 +154,7 @@ function Check({ onCheck }: { onCheck: (event: MouseEvent) => void }): ReactElem
   return (
     <span
       className="nbdist-check"
-      title={labWords().check}
+      title={words.check}
       // the key for it is the space bar; a control of its own may not stand in an item of a tree
       aria-hidden="true"
       onClick={event => {
@@ -193,15 +187,13 @@ function about(row: RunRow, word: string): string {
   if (row.state === 'stopped' && reason) {
     // its mark says that it was stopped
     const why = reason.charAt(0).toUpperCase() + reason.slice(1);
-    return [row.sweep?.values, why, headline, pageWords().ranks(row.worldSize)].filter(Boolean).join(' · ');
+    return [row.sweep?.values, why, headline, panelWords.ranks(row.worldSize)].filter(Boolean).join(' · ');
   }
   const how = row.live ? headline || place : short(headline) || reason || place;
   // its mark says as well that a run has finished: the end of the line may be cut
   const first = row.state === 'finished' ? [how, word] : [word, how];
-  const diverged = row.sweep && row.spark?.diverged && pageWords().diverged;
-  return [row.sweep?.values, diverged, ...first, pageWords().ranks(row.worldSize)]
-    .filter(Boolean)
-    .join(' · ');
+  const diverged = row.sweep && row.spark?.diverged && panelWords.diverged;
+  return [row.sweep?.values, diverged, ...first, panelWords.ranks(row.worldSize)].filter(Boolean).join(' · ');
 }
 
 /** Return a shorter headline: `rank 1, ValueError at line 4`. */
@@ -213,7 +205,7 @@ function short(headline: string): string {
 }
 
 function titleOf(row: RunRow, now: number): string {
-  const started = `${new Date(row.created * 1000).toLocaleString()} (${labWords().ago(age(now - row.created))})`;
+  const started = `${new Date(row.created * 1000).toLocaleString()} (${words.ago(age(now - row.created))})`;
   return [
     row.note,
     row.tags.join(', '),

@@ -29,8 +29,8 @@ import {
 } from '../services/listing';
 import { useRuns } from '../services/runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
-import { labWords } from '../../words/lab';
-import { pageWords } from '../../words/panel';
+import { words } from '../../words/lab';
+import { words as panelWords } from '../../words/panel';
 import { RunItem, SweepItem } from './RunItem';
 
 /** key of the reader's grouping in the page's storage */
@@ -61,7 +61,6 @@ interface SidebarProps {
 }
 
 export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElement {
-  const words = labWords();
   const runs = useRuns(service.runs);
   const { theme } = useTheme();
   const scroller = useRef<HTMLDivElement>(null);
@@ -327,7 +326,6 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
 }
 
 function Nothing({ runs }: Pick<IRunService, 'runs'>): ReactElement {
-  const words = labWords();
   if (runs.state === 'unknown' || runs.searching) {
     return <p className="nbdist-empty">{words.loading}</p>;
   }
@@ -342,7 +340,6 @@ function Nothing({ runs }: Pick<IRunService, 'runs'>): ReactElement {
 
 /** Draw the instruction for a page with nbdist whose server has none. */
 function Absent({ onTry }: { onTry: () => void }): ReactElement {
-  const words = labWords();
   return (
     <div className="nbdist-empty nbdist-absent" role="status">
       <b>{words.absentTitle}</b>
@@ -364,7 +361,6 @@ interface ActionsProps {
 
 /** Draw the actions on the selected runs. */
 function RunActions({ chosen, sweep, execute, onClear }: ActionsProps): ReactElement | null {
-  const words = labWords();
   const [row] = chosen;
   if (!row) {
     return null;
@@ -406,7 +402,7 @@ function RunActions({ chosen, sweep, execute, onClear }: ActionsProps): ReactEle
       <span className="nbdist-space" />
       {row.notebook && <Button icon="cell" label={words.reveal} bare onClick={act(COMMANDS.reveal)} />}
       {row.live ? (
-        <Button icon="stop" label={pageWords().stop} bare onClick={act(COMMANDS.stop)} />
+        <Button icon="stop" label={panelWords.stop} bare onClick={act(COMMANDS.stop)} />
       ) : (
         <Button icon="remove" label={words.delete} bare onClick={act(COMMANDS.remove)} />
       )}

@@ -5,7 +5,7 @@ import '../styles/lab.css';
 import type { RunRow } from '../services/client';
 import { useRuns } from '../services/runs';
 import type { IRunService } from '../tokens';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 
 interface StatusProps {
   service: IRunService;
@@ -13,7 +13,6 @@ interface StatusProps {
 }
 
 export function StatusItem({ service, onOpen }: StatusProps): ReactElement | null {
-  const words = labWords();
   const runs = useRuns(service.runs);
   if (runs.state !== 'ready') {
     return null;

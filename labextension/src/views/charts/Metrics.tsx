@@ -16,7 +16,7 @@ import {
 import { paletteOf, type PlotChoice, plotOptions } from './plot';
 import { figure } from '../../words/formats';
 import type { Chart } from '../../protocol/charts';
-import { pageWords } from '../../words/panel';
+import { words } from '../../words/panel';
 import { Button, Segments } from '../Marks';
 import { useThrottled } from '../hooks';
 
@@ -44,7 +44,6 @@ interface MetricsProps {
 
 export function Metrics(props: MetricsProps): ReactElement {
   const { themeVersion, onBoard, leftOut = 0 } = props;
-  const words = pageWords();
   const throttled = useThrottled(props.charts, REDRAW);
   // several runs have other curves where the reader chose others
   const charts = props.names ? props.charts : throttled;
@@ -139,7 +138,6 @@ interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'themeVersion'
 
 /** Draw the first metrics in a row, and how many there are more. */
 export function FirstMetrics({ charts, most, themeVersion, onAll }: FirstMetricsProps): ReactElement | null {
-  const words = pageWords();
   const all = useMemo(() => metricsOf(charts), [charts]);
   const first = all.slice(0, most);
   if (first.length === 0) {
@@ -195,7 +193,6 @@ function ChartView(props: ChartProps): ReactElement {
 
 function Curves(props: ChartProps): ReactElement {
   const { chart, wanted, smoothing, names, letters, height, themeVersion } = props;
-  const words = pageWords();
   const axis = axisOf(chart, wanted);
   const lines = useMemo(() => plotColumns(chart, axis), [chart, axis]);
   const [chosen, setChosen] = useState<boolean | null>(null);

@@ -5,7 +5,7 @@ import { type Axis, bandText, logRange, logTicks, nearestRow, rowAt } from '../.
 import { clock, figure, tick } from '../../words/formats';
 import { element, rankColour } from '../../page/nodes';
 import type { Chart } from '../../protocol/charts';
-import { pageWords } from '../../words/panel';
+import { words } from '../../words/panel';
 
 const PLOT_HEIGHT = 140;
 const LABEL_ROOM = 44;
@@ -177,7 +177,7 @@ function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
   ctx.fillStyle = palette.quiet;
   ctx.textAlign = 'right';
   ctx.textBaseline = 'top';
-  ctx.fillText(pageWords()[axis], bbox.left - 20 * ratio, bbox.top + bbox.height + 4 * ratio);
+  ctx.fillText(words[axis], bbox.left - 20 * ratio, bbox.top + bbox.height + 4 * ratio);
   ctx.restore();
 }
 
@@ -186,7 +186,7 @@ function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
 function nameLines(plot: uPlot, { chart, palette, letters, height }: PlotChoice): void {
   const names =
     chart.kind === 'band'
-      ? [{ text: chart.ranks.length > 1 ? pageWords().mean : '', colour: palette.brandText, series: 1 }]
+      ? [{ text: chart.ranks.length > 1 ? words.mean : '', colour: palette.brandText, series: 1 }]
       : chart.ranks.map((rank, at) => ({
           text: letters?.[rank] ?? String(rank),
           colour: palette.ranks[rank % 8]!,
@@ -237,9 +237,7 @@ function tell(plot: uPlot, choice: PlotChoice): void {
   }
   const { axis, chart, names, letters, smooth } = choice;
   const place = (row: number): string =>
-    axis === 'step'
-      ? `${pageWords().step} ${plot.data[0][row]!.toLocaleString('en')}`
-      : clock(plot.data[0][row]!);
+    axis === 'step' ? `${words.step} ${plot.data[0][row]!.toLocaleString('en')}` : clock(plot.data[0][row]!);
   const at = (series: number): { value: number; row: number } | null => {
     const row = rowAt(plot.data[series]!, idx);
     const value = row === null ? null : plot.data[series]![row];

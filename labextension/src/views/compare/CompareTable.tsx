@@ -12,7 +12,7 @@ import {
   groupName,
   sorted,
 } from '../../model/comparison';
-import { pageWords } from '../../words/panel';
+import { words } from '../../words/panel';
 import { Button, Mark, inColourOf } from '../Marks';
 
 interface TableProps {
@@ -34,7 +34,6 @@ export interface Sorting {
 
 export function CompareTable(props: TableProps): ReactElement {
   const { compared, names, drawn, onDrawn } = props;
-  const words = pageWords();
   const columns = useMemo(() => comparisonColumns(compared), [compared]);
   const first = useMemo(() => firstColumns(columns), [columns]);
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
@@ -131,7 +130,6 @@ interface RowProps extends Pick<TableProps, 'compared' | 'onDrawn' | 'onOpen'> {
 
 const Row = memo(function Row(props: RowProps): ReactElement {
   const { compared, run, name, columns, drawn, onDrawn, onOpen } = props;
-  const words = pageWords();
   const { runId, label, letter, state } = compared.runs[run]!;
   const draw = (): void =>
     onDrawn(before => {
@@ -186,7 +184,6 @@ interface PickerProps {
 }
 
 function ColumnPicker({ columns, step, chosen, onChoose }: PickerProps): ReactElement {
-  const words = pageWords();
   const groups = [...new Set(columns.map(({ group }) => group))];
   const toggle = (key: string): void =>
     onChoose(chosen.includes(key) ? chosen.filter(each => each !== key) : [...chosen, key]);

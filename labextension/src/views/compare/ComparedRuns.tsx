@@ -3,7 +3,7 @@ import { type ReactElement, type ReactNode, useMemo, useState } from 'react';
 
 import { overlay } from '../../model/charts';
 import { chartsOf, type Compared, DRAWN } from '../../model/comparison';
-import { pageWords } from '../../words/panel';
+import { words } from '../../words/panel';
 import { Metrics } from '../charts/Metrics';
 import { CompareTable, type Sorting } from './CompareTable';
 
@@ -51,7 +51,7 @@ export function ComparedRuns(props: ComparedRunsProps): ReactElement {
               names={props.curveNames}
               letters={compared.runs.map(({ letter }) => letter)}
               height={props.height}
-              hint={pageWords().zoomHint}
+              hint={words.zoomHint}
               themeVersion={props.themeVersion}
               onBoard={props.onBoard}
             />

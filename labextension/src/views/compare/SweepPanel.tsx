@@ -2,7 +2,7 @@
 import { type ReactElement, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 
 import { columnKey, type SweepNews, sweepNews } from '../../model/comparison';
-import { pageWords } from '../../words/panel';
+import { words } from '../../words/panel';
 import { ComparedRuns } from './ComparedRuns';
 import { Button, Mark } from '../Marks';
 import { useSize, useTheme } from '../hooks';
@@ -21,7 +21,6 @@ export interface SweepSource {
 const PLOT_PX = 200;
 
 export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
-  const words = pageWords();
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
   const { theme, themeVersion } = useTheme();
@@ -41,7 +40,7 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
         setNote({ text: words.sweepOpen, code: `%dist_attach ${label}` });
       }
     },
-    [runs, source, words],
+    [runs, source],
   );
   const stop = (): void => {
     setStopping(true);
@@ -105,7 +104,6 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
 }
 
 function countsText({ counts, live }: SweepNews): string {
-  const words = pageWords();
   const { ended, points, failed, running, waiting } = counts;
   return [
     words.sweepPoints(ended, points),

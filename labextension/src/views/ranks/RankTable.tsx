@@ -5,7 +5,7 @@ import { plain } from '../../log/ansi';
 import { device, memory, percent, rate, stepParts, utilisation } from '../../words/formats';
 import type { RankView, RunView, SlowView } from '../../protocol/run';
 import { localized } from '../../words/languages';
-import { pageWords } from '../../words/panel';
+import { words } from '../../words/panel';
 import { Badge, inColourOf } from '../Marks';
 import { measureNames, Memory, Sparkline, type Standing, StateMark, StepBar, wordOf } from './rank_parts';
 
@@ -17,7 +17,6 @@ interface TableProps {
 }
 
 export function RankTable({ view, standings, waits, onOpen }: TableProps): ReactElement {
-  const words = pageWords();
   const columns = columnsOf(view, waits);
   return (
     // a region that scrolls can be reached with the keyboard
@@ -72,7 +71,6 @@ interface Column {
 /** Return the columns of a run: of a live one also those of what is not measured yet, so that nothing moves then. */
 function columnsOf(view: RunView, waits: TableProps['waits']): readonly Column[] {
   const { ranks, live } = view;
-  const words = pageWords();
   const names = measureNames(view);
   const several = ranks.some(({ node }) => node !== ranks[0]!.node);
   const measured = (measure: (rank: RankView) => unknown): boolean =>
@@ -140,6 +138,5 @@ function RankState(standing: Standing): ReactElement {
 
 /** Return `+18 ms`, `×1.6`: by how much a rank is slower than the others. */
 function overText({ over, factor }: SlowView): string {
-  const words = pageWords();
   return over === null ? words.slowTimes(factor.toFixed(1)) : words.slowBy(over.toFixed(over < 10 ? 1 : 0));
 }

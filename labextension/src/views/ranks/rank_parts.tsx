@@ -3,7 +3,7 @@ import { memo, type ReactElement } from 'react';
 
 import { bytes, bytesOf, memory, milliseconds } from '../../words/formats';
 import type { RankView, RunView, SlowView } from '../../protocol/run';
-import { pageWords } from '../../words/panel';
+import { words } from '../../words/panel';
 import { Mark } from '../Marks';
 import { type Held, heldWord } from '../Stall';
 
@@ -20,7 +20,6 @@ export interface Standing {
 
 /** Return the word for a rank: its part in a stall, slowest, or its state. */
 export function wordOf({ rank, first, held, slow }: Standing): string {
-  const words = pageWords();
   const state = first && rank.state === 'failed' ? words.failedFirst : words.rankState[rank.state];
   return heldWord(rank, held) || (slow && rank.state === 'running' ? words.slowest : state);
 }
@@ -35,7 +34,6 @@ export function StateMark({ rank, held, slow }: Standing): ReactElement {
 
 /** Return the names of the measures; of an ended run they are peaks and means. */
 export function measureNames({ ranks, live }: RunView): Record<'utilisation' | 'memory' | 'rate', string> {
-  const words = pageWords();
   const { utilisation, memory, gpuMemory, stepRate } = live ? words : words.onTheWhole;
   const onGpu = ranks.some(rank => rank.gpuMemory !== null);
   return { utilisation, memory: onGpu ? gpuMemory : memory, rate: stepRate };
@@ -103,7 +101,6 @@ export const Sparkline = memo(function Sparkline({ samples }: { samples: readonl
 
 /** Draw a step in milliseconds: the rank's own time, then, hatched, its wait for the others. */
 export function StepBar(step: { own: number; waiting: number }): ReactElement {
-  const words = pageWords();
   const [own, waiting] = [milliseconds(step.own), milliseconds(step.waiting)];
   const share = (100 * step.own) / (step.own + step.waiting);
   return (
