@@ -2,7 +2,7 @@
 import { type KeyboardEvent, memo, type ReactElement, useEffect, useRef, useState } from 'react';
 
 import { moved } from './keys';
-import { clock, doneText } from '../words/formats';
+import { clock, doneText, dotted } from '../words/formats';
 import type { PageAction } from '../page/actions';
 import type { Progress, RunView } from '../protocol/run';
 import { localized } from '../words/languages';
@@ -63,7 +63,7 @@ export const Header = memo(function Header(props: HeaderProps): ReactElement {
         {fold && (
           <Button
             icon={fold.open ? 'next' : 'closed'}
-            label={[sizeOf(view), clock(view.elapsed), fold.figures].filter(Boolean).join(' · ')}
+            label={dotted(sizeOf(view), clock(view.elapsed), fold.figures)}
             className="nbdist-details"
             aria-expanded={fold.open}
             aria-controls={fold.body}

@@ -2,7 +2,7 @@
 import { type ReactElement, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 
 import { plain } from '../log/ansi';
-import { stepOf } from '../words/formats';
+import { dotted, stepOf } from '../words/formats';
 import type { MonitoredRun, MonitorFeed, Row } from '../model/monitor';
 import type { PageAction } from '../page/actions';
 import { words } from '../words/panel';
@@ -215,7 +215,7 @@ function Cells({ head, other, ...row }: Row & { head?: boolean; other?: boolean 
         <Cell className="nbdist-end nbdist-mon-rate">{row.rate}</Cell>
         <Cell className="nbdist-end nbdist-mon-samples nbdist-roomy">{row.samples}</Cell>
         <Cell colSpan={other ? 2 : 1}>
-          <State {...row} state={other ? [row.state, last].filter(Boolean).join(' · ') : row.state} />
+          <State {...row} state={other ? dotted(row.state, last) : row.state} />
         </Cell>
         {!other && (
           <Cell className="nbdist-last nbdist-roomy" title={row.lastLine}>
@@ -237,7 +237,7 @@ function Cells({ head, other, ...row }: Row & { head?: boolean; other?: boolean 
 
 /** Draw one of many ranks, coloured by its use; the rest is in its title. */
 function Square({ rank, device, memory, use, ...row }: Row): ReactElement {
-  const title = [device, row.state, memory, use, plain(row.lastLine)].filter(Boolean).join(' · ');
+  const title = dotted(device, row.state, memory, use, plain(row.lastLine));
   return (
     <span
       className="nbdist-heat-cell"

@@ -1,6 +1,11 @@
 /** Numbers as they are read on the screen, the same in both languages; and what of a rank is measured. */
 import type { Progress, RankView } from '../protocol/run';
 
+/** Return the parts that there are, with dots between them. */
+export function dotted(...parts: readonly (string | false | null | undefined)[]): string {
+  return parts.filter(Boolean).join(' · ');
+}
+
 /** Return `0:47`, `12:05`, `3:02:10` */
 export function clock(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));

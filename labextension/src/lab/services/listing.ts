@@ -1,29 +1,22 @@
-/** The layout of the sidebar: groups with headings, in them runs and sweeps with their runs, and the names of runs
- * among others. */
-import { firstWhere } from '../../log/growing';
+/** The entries of the sidebar: groups with headings, in them runs and sweeps with their runs. */
 import { languageOf } from '../../words/languages';
 import { isNotebook } from '../cells/run_cell';
 import type { RunRow } from './client';
 import { words } from '../../words/lab';
 
-const HEADING_PX = 28;
-const ROW_PX = 52;
-/** pixels drawn above and below what can be seen */
-const OVERSCAN = 200;
 const DAY = 86_400_000;
 
-export type Item =
-  | { kind: 'heading'; top: number; height: number; group: string; title: string; count: number }
-  | { kind: 'sweep'; top: number; height: number; sweep: SweepRows; position: number; open: boolean }
-  | {
-      kind: 'run';
-      top: number;
-      height: number;
-      row: RunRow;
-      position: number;
-      ofSweep: boolean;
-      best: boolean;
-    };
+export type Entry =
+  | { kind: 'sweep'; sweep: SweepRows; open: boolean }
+  | { kind: 'run'; row: RunRow; ofSweep: boolean; best: boolean };
+
+/** Entries below a heading; `of` is what they have in common, `count` the number of runs. */
+interface Group {
+  of: string;
+  title: string;
+  count: number;
+  entries: readonly Entry[];
+}
 
 /** A sweep, and those of its runs that the page knows. */
 export interface SweepRows {
@@ -44,16 +37,10 @@ export interface SweepStanding {
   best: RunRow | null;
 }
 
-interface Listing {
-  items: readonly Item[];
-  height: number;
-  runs: number;
-}
-
 export const GROUPINGS = ['day', 'notebook', 'name'] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
-/** Return the items. `now` in milliseconds; days are the reader's; pinned runs come first, then live ones, each under a
+/** Return the groups. `now` in milliseconds; days are the reader's; pinned runs come first, then live ones, each under a
  * heading of their own. A sweep is one entry, with its runs below if it is in `open`; null: all are, since `rows` are what the reader
  * looked for. */
 export function listing(
@@ -61,7 +48,7 @@ export function listing(
   now: number,
   grouping: Grouping = 'day',
   open: ReadonlySet<string> | null = null,
-): Listing {
+): readonly Group[] {
   const sweeps = sweepsOf(rows, open === null);
   const together = (row: RunRow): readonly RunRow[] => sweeps.get(row.sweep?.sweepId ?? '')?.rows ?? [row];
   const titleOf = {
@@ -75,32 +62,29 @@ export function listing(
   const groups = groupedBy(rows, row =>
     together(row).some(({ pinned }) => pinned) ? words.pinned : titleOf(row),
   );
-  const items: Item[] = [];
   const waiting = new Set(sweeps.keys());
-  let top = 0;
-  let position = 0;
-  for (const [of, group] of groups) {
-    const title = grouping === 'notebook' ? of.split('/').at(-1)! : of;
-    items.push({ kind: 'heading', top, height: HEADING_PX, group: of, title, count: group.length });
-    top += HEADING_PX;
-    const add = (row: RunRow, sweep: SweepRows | null): void => {
-      const best = sweep !== null && !sweep.partial && standing(sweep).best === row;
-      items.push({ kind: 'run', top, height: ROW_PX, row, position: position++, ofSweep: !!sweep, best });
-      top += ROW_PX;
-    };
-    for (const row of group) {
-      const sweep = sweeps.get(row.sweep?.sweepId ?? '');
-      if (!sweep) {
-        add(row, null);
-      } else if (waiting.delete(sweep.sweepId)) {
-        const isOpen = !open || open.has(sweep.sweepId);
-        items.push({ kind: 'sweep', top, height: ROW_PX, sweep, position: position++, open: isOpen });
-        top += ROW_PX;
-        sweep.rows.filter(() => isOpen).forEach(each => add(each, sweep));
-      }
+  const entriesOf = (row: RunRow): readonly Entry[] => {
+    const sweep = sweeps.get(row.sweep?.sweepId ?? '');
+    if (!sweep) {
+      return [{ kind: 'run', row, ofSweep: false, best: false }];
     }
-  }
-  return { items, height: top, runs: position };
+    if (!waiting.delete(sweep.sweepId)) {
+      return [];
+    }
+    const isOpen = !open || open.has(sweep.sweepId);
+    const best = sweep.partial ? null : standing(sweep).best;
+    const points = isOpen ? sweep.rows : [];
+    return [
+      { kind: 'sweep', sweep, open: isOpen },
+      ...points.map(each => ({ kind: 'run', row: each, ofSweep: true, best: each === best }) as const),
+    ];
+  };
+  return [...groups].map(([of, group]) => ({
+    of,
+    title: grouping === 'notebook' ? of.split('/').at(-1)! : of,
+    count: group.length,
+    entries: group.flatMap(entriesOf),
+  }));
 }
 
 /** Return those of `rows` that a cell of the notebook at `path` shows: not of sweeps, and each the last of its cell. */
@@ -173,40 +157,6 @@ function bestOf(runs: readonly RunRow[]): RunRow | null {
   );
   const alike = others.filter(({ spark }) => spark!.tag === first?.spark!.tag);
   return first ? alike.reduce((best, row) => (worth(row) > worth(best) ? row : best), first) : null;
-}
-
-/** The name of a run in a list; the letters before `from` also stand in another run's name. */
-export interface ShownName {
-  text: string;
-  from: number;
-}
-
-/** Return the names of runs by their ids: those that panels, commands and notes have. */
-export function shownNames(rows: readonly Pick<RunRow, 'runId' | 'label'>[]): ReadonlyMap<string, ShownName> {
-  const texts = rows
-    .map(({ runId, label }) => ({ runId, text: label }))
-    .sort((a, b) => (a.text < b.text ? -1 : 1));
-  return new Map(
-    texts.map(({ runId, text }, at) => {
-      const beside = [texts[at - 1]?.text ?? '', texts[at + 1]?.text ?? ''];
-      return [runId, { text, from: Math.max(...beside.map(other => common(text, other))) }];
-    }),
-  );
-}
-
-/** Return the length of the common beginning of two texts. */
-function common(name: string, other: string): number {
-  let at = 0;
-  while (at < name.length && name[at] === other[at]) {
-    at += 1;
-  }
-  return at;
-}
-
-/** Return the items that are in view, or nearly. */
-export function inView({ items }: Listing, scrolled: number, height: number): readonly Item[] {
-  const below = (y: number): number => firstWhere(items.length, at => items[at]!.top + items[at]!.height > y);
-  return items.slice(below(scrolled - OVERSCAN), below(scrolled + height + OVERSCAN));
 }
 
 const datesOf = (locale: string): Record<'thisYear' | 'before', Intl.DateTimeFormat> => ({

@@ -9,12 +9,11 @@ import { ComparedRuns } from '../../views/compare/ComparedRuns';
 import { Button } from '../../views/Marks';
 import { useSize, useTheme } from '../../views/hooks';
 import type { Client } from '../services/client';
-import { shownNames } from '../services/listing';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { words } from '../../words/lab';
 import { BoardPane } from './Panes';
 
-/** letters of a name in a chart, above which what others have, too, is left out */
+/** letters of a name in a chart; of a longer one the end, where runs of one name differ */
 const ROOM = 24;
 /** pixels */
 const PLOT_PX = 300;
@@ -38,7 +37,9 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
   const { compared, problem } = useComparison(client, runIds, root);
   const [board, setBoard] = useState(false);
   const open = useCallback((runId: string) => execute(COMMANDS.open, { runId }), [execute]);
-  const names = compared ? namesOf(compared) : [];
+  const names = (compared?.runs ?? []).map(({ label }) =>
+    label.length > ROOM ? `…${label.slice(-ROOM)}` : label,
+  );
   return (
     <section
       className="nbdist nbdist-dash nbdist-compare"
@@ -82,15 +83,6 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
       )}
     </section>
   );
-}
-
-/** Return the names of the runs; with the end of the id only where two have the same name. */
-function namesOf({ runs }: Compared): string[] {
-  const names = shownNames(runs);
-  return runs.map(({ runId, label }) => {
-    const { text, from } = names.get(runId) ?? { text: label, from: 0 };
-    return text.length > ROOM && from > 1 ? `…${text.slice(from)}` : text;
-  });
 }
 
 /** Return the compared runs, requested again while one is live and the page is visible. */

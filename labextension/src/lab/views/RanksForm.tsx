@@ -3,7 +3,7 @@ import { type ReactElement, useEffect, useId, useState } from 'react';
 
 import '../../styles/index.css';
 import '../styles/lab.css';
-import { bytesOf } from '../../words/formats';
+import { bytesOf, dotted } from '../../words/formats';
 import { useTheme } from '../../views/hooks';
 import { firstLine, type Wanted, withFirstLine } from '../cells/magic_line';
 import type { Gpu } from '../services/client';
@@ -134,11 +134,6 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
 /** Return `NVIDIA H200 · 11.2/80 GB · used by python (4711)`, as far as it is known. */
 function aboutGpu({ name, memory, memoryTotal, holders }: Gpu): string {
   const users = holders.map(each => each.runId ?? `${each.name} (${each.pid})`).join(', ');
-  return [
-    name,
-    memory !== null && memoryTotal && bytesOf(memory, memoryTotal).join('/'),
-    users && words.heldBy(users),
-  ]
-    .filter(Boolean)
-    .join(' · ');
+  const use = memory !== null && memoryTotal !== null && bytesOf(memory, memoryTotal).join('/');
+  return dotted(name, use, users && words.heldBy(users));
 }

@@ -1,29 +1,30 @@
 /** A run in the sidebar: two lines, and how far it is. And a sweep, which stands for its runs. */
-import { memo, type MouseEvent, type ReactElement } from 'react';
+import { type HTMLAttributes, memo, type MouseEvent, type ReactElement, type ReactNode } from 'react';
 
-import { clock, doneText, figure } from '../../words/formats';
-import { Mark } from '../../views/Marks';
+import { clock, dotted, doneText, figure } from '../../words/formats';
+import { Mark, type MarkState } from '../../views/Marks';
 import { localized } from '../../words/languages';
 import { words as panelWords } from '../../words/panel';
 import type { RunRow } from '../services/client';
-import { age, type ShownName, standing, type SweepRows } from '../services/listing';
+import { age, standing, type SweepRows } from '../services/listing';
 import { words } from '../../words/lab';
 
-interface ItemProps {
+/** The place of an entry in the tree. */
+interface Place {
   id: string;
-  top: number;
-  height: number;
   position: number;
   count: number;
   current: boolean;
   checked: boolean;
+}
+
+interface EntryProps extends Place {
   /** Unix seconds; of a run that has ended only the minute matters */
   now: number;
 }
 
-interface RunItemProps extends ItemProps {
+interface RunItemProps extends EntryProps {
   row: RunRow;
-  name: ShownName;
   ofSweep: boolean;
   best: boolean;
   onClick: (row: RunRow, event: MouseEvent) => void;
@@ -31,119 +32,130 @@ interface RunItemProps extends ItemProps {
 }
 
 export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement {
-  const { row, now } = props;
+  const { row, now, ofSweep, best, onClick, onCheck, ...place } = props;
   const stalled = row.stalled && row.live;
   const word = stalled ? panelWords.stalled : row.idle ? panelWords.idle : panelWords.run[row.state];
   const ended = row.ended ?? now;
   return (
-    <div
-      id={props.id}
-      role="treeitem"
-      aria-level={props.ofSweep ? 2 : 1}
-      className="nbdist-run"
-      aria-selected={props.current}
-      aria-checked={props.checked}
-      aria-posinset={props.position + 1}
-      aria-setsize={props.count}
+    <TwoLines
+      {...place}
+      aria-level={ofSweep ? 2 : 1}
       data-run={row.runId}
       data-live={row.live}
       data-state={row.state}
-      data-of-sweep={props.ofSweep}
+      data-of-sweep={ofSweep}
       data-diverged={row.spark?.diverged}
-      style={{ top: props.top, height: props.height }}
       title={titleOf(row, now)}
       aria-description={row.note || undefined}
-      onClick={event => props.onClick(row, event)}
+      onClick={event => onClick(row, event)}
+      onCheck={event => onCheck(row, event)}
+      mark={stalled ? 'held' : row.idle ? 'pending' : row.state}
+      label={row.label}
+      time={row.started === null && row.live ? '–' : clock(ended - (row.started ?? row.created))}
+      text={about(row, word)}
+      curve={row.spark && <Curve values={row.spark.values} name={row.spark.tag} />}
+      age={row.live ? doneText(row.progress) : age(now - ended)}
+      fraction={row.live ? (row.progress?.fraction ?? null) : null}
     >
-      <div className="nbdist-row">
-        <Mark state={stalled ? 'held' : row.idle ? 'pending' : row.state} />
-        <Name {...props.name} />
-        {props.best && (
-          <span className="nbdist-best" role="img" aria-label={panelWords.bestRun} title={panelWords.bestRun}>
-            ★
-          </span>
-        )}
-        {row.tags.map(tag => (
-          <span key={tag} className="nbdist-cut nbdist-run-tag">
-            {tag}
-          </span>
-        ))}
-        <span className="nbdist-space" />
-        <span className="nbdist-small">
-          {row.started === null && row.live ? '–' : clock(ended - (row.started ?? row.created))}
+      {best && (
+        <span className="nbdist-best" role="img" aria-label={panelWords.bestRun} title={panelWords.bestRun}>
+          ★
         </span>
-      </div>
-      <div className="nbdist-row nbdist-fine">
-        <Check onCheck={event => props.onCheck(row, event)} />
-        <span className="nbdist-cut">{about(row, word)}</span>
-        <span className="nbdist-space" />
-        {row.spark && <Curve values={row.spark.values} name={row.spark.tag} />}
-        <span className="nbdist-run-age">{row.live ? doneText(row.progress) : age(now - ended)}</span>
-      </div>
-      {row.live && row.progress && (
-        <div className="nbdist-bar nbdist-run-progress" aria-hidden="true">
-          <i style={{ width: `${100 * row.progress.fraction}%` }} />
-        </div>
       )}
-    </div>
+      {row.tags.map(tag => (
+        <span key={tag} className="nbdist-cut nbdist-run-tag">
+          {tag}
+        </span>
+      ))}
+    </TwoLines>
   );
 });
 
-interface SweepItemProps extends ItemProps {
+interface SweepItemProps extends EntryProps {
   sweep: SweepRows;
   open: boolean;
   onClick: (sweep: SweepRows) => void;
   onCheck: (sweep: SweepRows) => void;
 }
 
-export function SweepItem(props: SweepItemProps): ReactElement {
-  const { sweep, now } = props;
+export function SweepItem({ sweep, open, now, onClick, onCheck, ...place }: SweepItemProps): ReactElement {
   const { points, ended, failed, state, best } = standing(sweep);
   const first = Math.min(...sweep.rows.map(row => row.started ?? row.created));
   const last = Math.max(...sweep.rows.map(row => row.ended ?? now));
-  const about = [
+  const running = state === 'running';
+  const text = dotted(
     sweep.partial ? panelWords.sweepPoints(sweep.rows.length, points) : `${ended}/${points}`,
     !sweep.partial && best && words.sweepBest(best.spark!.tag, figure(best.spark!.values.at(-1)!)),
     !sweep.partial && best?.sweep!.values,
     failed > 0 && panelWords.sweepFailed(failed),
-  ];
-  const text = about.filter(Boolean).join(' · ');
+  );
+  return (
+    <TwoLines
+      {...place}
+      aria-level={1}
+      aria-expanded={open}
+      data-sweep={sweep.sweepId}
+      data-live={running}
+      data-state={state}
+      title={`${sweep.sweepId}\n${text}`}
+      onClick={() => onClick(sweep)}
+      onCheck={() => onCheck(sweep)}
+      mark={state}
+      label={sweep.label}
+      time={clock((running ? now : last) - first)}
+      text={text}
+      age={running ? '' : age(now - last)}
+      fraction={running ? ended / points : null}
+    >
+      <span className="nbdist-fine" aria-hidden="true">
+        {open ? '▾' : '▸'}
+      </span>
+    </TwoLines>
+  );
+}
+
+interface LinesProps extends Place, Omit<HTMLAttributes<HTMLDivElement>, 'id'> {
+  mark: MarkState;
+  label: string;
+  time: string;
+  text: string;
+  age: string;
+  curve?: ReactNode;
+  /** length of the bar, 0 to 1; null for none */
+  fraction: number | null;
+  onCheck: (event: MouseEvent) => void;
+}
+
+function TwoLines(props: LinesProps): ReactElement {
+  const { position, count, current, checked, children, onCheck, ...given } = props;
+  const { mark, label, time, text, age, curve, fraction, ...attributes } = given;
   return (
     <div
-      id={props.id}
+      {...attributes}
       role="treeitem"
-      aria-level={1}
-      aria-expanded={props.open}
       className="nbdist-run"
-      aria-selected={props.current}
-      aria-checked={props.checked}
-      aria-posinset={props.position + 1}
-      aria-setsize={props.count}
-      data-sweep={sweep.sweepId}
-      data-live={state === 'running'}
-      data-state={state}
-      style={{ top: props.top, height: props.height }}
-      title={`${sweep.sweepId}\n${text}`}
-      onClick={() => props.onClick(sweep)}
+      aria-selected={current}
+      aria-checked={checked}
+      aria-posinset={position + 1}
+      aria-setsize={count}
     >
       <div className="nbdist-row">
-        <Mark state={state} />
-        <Name text={sweep.label} from={0} />
-        <span className="nbdist-fine" aria-hidden="true">
-          {props.open ? '▾' : '▸'}
-        </span>
+        <Mark state={mark} />
+        <Name label={label} />
+        {children}
         <span className="nbdist-space" />
-        <span className="nbdist-small">{clock((state === 'running' ? now : last) - first)}</span>
+        <span className="nbdist-small">{time}</span>
       </div>
       <div className="nbdist-row nbdist-fine">
-        <Check onCheck={() => props.onCheck(sweep)} />
+        <Check onCheck={onCheck} />
         <span className="nbdist-cut">{text}</span>
         <span className="nbdist-space" />
-        <span className="nbdist-run-age">{state === 'running' ? '' : age(now - last)}</span>
+        {curve}
+        <span className="nbdist-run-age">{age}</span>
       </div>
-      {state === 'running' && (
+      {fraction !== null && (
         <div className="nbdist-bar nbdist-run-progress" aria-hidden="true">
-          <i style={{ width: `${(100 * ended) / points}%` }} />
+          <i style={{ width: `${100 * fraction}%` }} />
         </div>
       )}
     </div>
@@ -167,15 +179,15 @@ function Check({ onCheck }: { onCheck: (event: MouseEvent) => void }): ReactElem
   );
 }
 
-/** Draw the name of a run; where it is too long, the part shared with other runs is cut first. */
-function Name({ text, from }: ShownName): ReactElement {
-  const shared = from > 2 ? from : 0;
+/** letters of a name that are always seen: runs of one name differ at its end */
+const SEEN = 10;
+
+function Name({ label }: { label: string }): ReactElement {
+  const end = Math.max(0, label.length - SEEN);
   return (
     <span className="nbdist-run-name">
-      {shared > 0 && <span className="nbdist-run-shared">{text.slice(0, shared)}</span>}
-      <span className="nbdist-cut" style={{ minWidth: `${Math.min(6, text.length - shared)}ch` }}>
-        {text.slice(shared)}
-      </span>
+      {end > 0 && <span className="nbdist-run-shared">{label.slice(0, end)}</span>}
+      <span>{label.slice(end)}</span>
     </span>
   );
 }
@@ -187,13 +199,13 @@ function about(row: RunRow, word: string): string {
   if (row.state === 'stopped' && reason) {
     // its mark says that it was stopped
     const why = reason.charAt(0).toUpperCase() + reason.slice(1);
-    return [row.sweep?.values, why, headline, panelWords.ranks(row.worldSize)].filter(Boolean).join(' · ');
+    return dotted(row.sweep?.values, why, headline, panelWords.ranks(row.worldSize));
   }
   const how = row.live ? headline || place : short(headline) || reason || place;
   // its mark says as well that a run has finished: the end of the line may be cut
   const first = row.state === 'finished' ? [how, word] : [word, how];
   const diverged = row.sweep && row.spark?.diverged && panelWords.diverged;
-  return [row.sweep?.values, diverged, ...first, panelWords.ranks(row.worldSize)].filter(Boolean).join(' · ');
+  return dotted(row.sweep?.values, diverged, ...first, panelWords.ranks(row.worldSize));
 }
 
 /** Return a shorter headline: `rank 1, ValueError at line 4`. */

@@ -1,12 +1,12 @@
-/** The list of runs: those that go on, then the days before. Only the rows in view are drawn. */
+/** The list of runs: those that go on, then the days before. The browser lays out the rows in view alone. */
 import {
+  Fragment,
   type KeyboardEvent,
   type MouseEvent,
   type ReactElement,
   useCallback,
   useEffect,
   useId,
-  useLayoutEffect,
   useMemo,
   useRef,
   useState,
@@ -17,16 +17,7 @@ import '../styles/lab.css';
 import { Button, Icon } from '../../views/Marks';
 import { useSeconds, useTheme } from '../../views/hooks';
 import type { RunRow } from '../services/client';
-import {
-  type Grouping,
-  GROUPINGS,
-  inView,
-  type Item,
-  listing,
-  shownNames,
-  standing,
-  type SweepRows,
-} from '../services/listing';
+import { type Entry, type Grouping, GROUPINGS, listing, standing, type SweepRows } from '../services/listing';
 import { useRuns } from '../services/runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { words } from '../../words/lab';
@@ -36,13 +27,11 @@ import { RunItem, SweepItem } from './RunItem';
 /** key of the reader's grouping in the page's storage */
 const KEPT = 'nbdist-grouping';
 
-/** rows from the end at which the next page is asked for */
-const NEARLY_ALL = 20;
+/** pixels from the end at which the next page is asked for */
+const NEAR_END = 1000;
 
 /** Return Unix seconds. */
 const unixNow = (): number => Date.now() / 1000;
-
-type Entry = Exclude<Item, { kind: 'heading' }>;
 
 /** Return the runs that an entry stands for. */
 const rowsOf = (entry: Entry | undefined): readonly RunRow[] =>
@@ -64,8 +53,6 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
   const runs = useRuns(service.runs);
   const { theme } = useTheme();
   const scroller = useRef<HTMLDivElement>(null);
-  const [scrolled, setScrolled] = useState(0);
-  const [height, setHeight] = useState(600);
   const [currentId, setCurrentId] = useState<string | null>(null);
   const [checked, setChecked] = useState<ReadonlySet<string>>(new Set());
   const [grouping, setGrouping] = useState<Grouping>(
@@ -82,47 +69,30 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
   const minute = Math.floor(seconds / 60) * 60;
   // of what was looked for each run is shown, below its sweep
   const opened = runs.search ? null : open;
-  const list = useMemo(
+  const groups = useMemo(
     () => listing(rows, minute * 1000, grouping, opened),
     [rows, minute, grouping, opened],
   );
-  const names = useMemo(() => shownNames(rows), [rows]);
-  const entries = useMemo(() => list.items.filter((item): item is Entry => item.kind !== 'heading'), [list]);
+  const entries = useMemo(() => groups.flatMap(group => group.entries), [groups]);
   const at = entries.findIndex(entry => keyOf(entry) === currentId);
   const current = entries[at];
 
-  useLayoutEffect(() => {
-    const element = scroller.current;
-    if (!element) {
-      return;
-    }
-    const observer = new ResizeObserver(() => element.clientHeight && setHeight(element.clientHeight));
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, [runs.state]);
+  const idOf = (entry: Entry): string => `${prefix}-${keyOf(entry)}`;
 
-  const seen = inView(list, scrolled, height);
-  const last = seen.at(-1);
-  // what has the focus is in the document
-  const shown = current && !seen.includes(current) ? [...seen, current] : seen;
-  const nearEnd = last && last.kind !== 'heading' && last.position >= entries.length - NEARLY_ALL;
-  useEffect(() => {
-    if (nearEnd && runs.hasMore) {
+  const askMore = useCallback((): void => {
+    const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = scroller.current ?? {};
+    // a list that is hidden has no height
+    if (clientHeight > 0 && scrollHeight - scrollTop - clientHeight < NEAR_END) {
       void runs.more();
     }
-  }, [nearEnd, runs, rows, runs.hasMore]);
+  }, [runs]);
+  useEffect(askMore, [askMore, rows]);
 
   const moveTo = (position: number): void => {
     const entry = entries[Math.max(0, Math.min(entries.length - 1, position))];
-    const element = scroller.current;
-    if (!entry || !element) {
-      return;
-    }
-    setCurrentId(keyOf(entry));
-    if (entry.top < element.scrollTop) {
-      element.scrollTop = entry.top;
-    } else if (entry.top + entry.height > element.scrollTop + element.clientHeight) {
-      element.scrollTop = entry.top + entry.height - element.clientHeight;
+    if (entry) {
+      setCurrentId(keyOf(entry));
+      document.getElementById(idOf(entry))?.scrollIntoView({ block: 'nearest' });
     }
   };
   const toggle = useCallback((toggled: readonly RunRow[]): void => {
@@ -142,7 +112,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     });
   }, []);
   const key = (event: KeyboardEvent): void => {
-    const page = Math.max(1, Math.floor(height / 60));
+    const page = Math.max(1, Math.floor(scroller.current!.clientHeight / 60));
     const steps: Record<string, number> = {
       ArrowDown: at + 1,
       ArrowUp: at - 1,
@@ -191,16 +161,36 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     [execute, check],
   );
 
-  const placeOf = (entry: Entry) => ({
-    id: `${prefix}-${keyOf(entry)}`,
-    top: entry.top,
-    height: entry.height,
-    position: entry.position,
+  const placeOf = (entry: Entry, position: number) => ({
+    id: idOf(entry),
+    position,
     count: entries.length,
     current: entry === current,
     checked: rowsOf(entry).every(({ runId }) => checked.has(runId)),
     now: rowsOf(entry).some(({ live }) => live) ? seconds : minute + 60,
   });
+  const draw = (entry: Entry, position: number): ReactElement =>
+    entry.kind === 'sweep' ? (
+      <SweepItem
+        key={keyOf(entry)}
+        {...placeOf(entry, position)}
+        sweep={entry.sweep}
+        open={entry.open}
+        onClick={unfold}
+        onCheck={sweep => toggle(sweep.rows)}
+      />
+    ) : (
+      <RunItem
+        key={keyOf(entry)}
+        {...placeOf(entry, position)}
+        row={entry.row}
+        ofSweep={entry.ofSweep}
+        best={entry.best}
+        onClick={click}
+        onCheck={check}
+      />
+    );
+  let position = 0;
   const chosen = rows.filter(({ runId }) => checked.has(runId));
   const menu = (event: MouseEvent): void => {
     const under = (event.target as Element).closest<HTMLElement>('[data-run], [data-sweep]');
@@ -266,52 +256,26 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
             className="nbdist-side-list"
             role="tree"
             aria-label={words.title}
-            aria-activedescendant={current ? `${prefix}-${keyOf(current)}` : undefined}
+            aria-activedescendant={current && idOf(current)}
             tabIndex={0}
             hidden={entries.length === 0}
-            onScroll={event => setScrolled(event.currentTarget.scrollTop)}
+            onScroll={askMore}
             onKeyDown={key}
             onContextMenu={menu}
             onFocus={() => !current && entries[0] && setCurrentId(keyOf(entries[0]))}
           >
-            <div role="presentation" style={{ height: list.height, position: 'relative' }}>
-              {shown.map(item =>
-                item.kind === 'heading' ? (
-                  <div
-                    key={item.group}
-                    role="presentation"
-                    className="nbdist-fine nbdist-side-group"
-                    style={{ top: item.top, height: item.height }}
-                  >
-                    <span className="nbdist-cut" title={item.group}>
-                      {item.title}
-                    </span>
-                    <span className="nbdist-space" />
-                    {item.count}
-                  </div>
-                ) : item.kind === 'sweep' ? (
-                  <SweepItem
-                    key={keyOf(item)}
-                    {...placeOf(item)}
-                    sweep={item.sweep}
-                    open={item.open}
-                    onClick={unfold}
-                    onCheck={sweep => toggle(sweep.rows)}
-                  />
-                ) : (
-                  <RunItem
-                    key={keyOf(item)}
-                    {...placeOf(item)}
-                    row={item.row}
-                    name={names.get(item.row.runId)!}
-                    ofSweep={item.ofSweep}
-                    best={item.best}
-                    onClick={click}
-                    onCheck={check}
-                  />
-                ),
-              )}
-            </div>
+            {groups.map(group => (
+              <Fragment key={group.of}>
+                <div role="presentation" className="nbdist-fine nbdist-side-group">
+                  <span className="nbdist-cut" title={group.of}>
+                    {group.title}
+                  </span>
+                  <span className="nbdist-space" />
+                  {group.count}
+                </div>
+                {group.entries.map(entry => draw(entry, position++))}
+              </Fragment>
+            ))}
           </div>
           <RunActions
             chosen={chosen.length > 1 || !current ? chosen : rowsOf(current)}

@@ -2,6 +2,7 @@
 import { type ReactElement, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 
 import { columnKey, type SweepNews, sweepNews } from '../../model/comparison';
+import { dotted } from '../../words/formats';
 import { words } from '../../words/panel';
 import { ComparedRuns } from './ComparedRuns';
 import { Button, Mark } from '../Marks';
@@ -105,14 +106,12 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
 
 function countsText({ counts, live }: SweepNews): string {
   const { ended, points, failed, running, waiting } = counts;
-  return [
+  return dotted(
     words.sweepPoints(ended, points),
     failed > 0 && words.sweepFailed(failed),
     live && running > 0 && words.sweepRunning(running),
     live && waiting > 0 && words.sweepWaiting(waiting),
-  ]
-    .filter(Boolean)
-    .join(' · ');
+  );
 }
 
 /** Return the values that identify a point: `lr=0.1 width=64`. */

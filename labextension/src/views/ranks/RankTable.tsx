@@ -2,7 +2,7 @@
 import type { ReactElement, ReactNode } from 'react';
 
 import { plain } from '../../log/ansi';
-import { device, memory, percent, rate, stepParts, utilisation } from '../../words/formats';
+import { device, dotted, memory, percent, rate, stepParts, utilisation } from '../../words/formats';
 import type { RankView, RunView, SlowView } from '../../protocol/run';
 import { localized } from '../../words/languages';
 import { words } from '../../words/panel';
@@ -80,7 +80,7 @@ function columnsOf(view: RunView, waits: TableProps['waits']): readonly Column[]
     {
       name: words.device,
       shown: true,
-      draw: ({ rank }) => [several && words.node(rank.node), device(rank.device)].filter(Boolean).join(' · '),
+      draw: ({ rank }) => dotted(several && words.node(rank.node), device(rank.device)),
     },
     { name: names.memory, shown: measured(memory), draw: ({ rank }) => <Memory rank={rank} /> },
     {
