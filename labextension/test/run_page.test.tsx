@@ -131,7 +131,7 @@ test('a metric with a single point is a number', () => {
   });
   const shown = (rows: number): void => {
     const charts = new Map([['metric/acc', point(rows)]]);
-    render(createElement(Metrics, { charts, themeVersion: 0, onBoard: null }));
+    render(createElement(Metrics, { charts, onBoard: null }));
   };
 
   shown(1);

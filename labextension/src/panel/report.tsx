@@ -50,15 +50,10 @@ function ReportCharts({ runs }: { runs: readonly RunModel[] }): ReactElement {
   // the version stands for all charts
   // eslint-disable-next-line react-hooks/exhaustive-deps
   const charts = useMemo(() => overlay(runs.map(run => run.charts)), [runs, version]);
-  const { theme, themeVersion } = useTheme();
+  const { theme } = useTheme();
   return (
     <section className="nbdist" data-theme={theme}>
-      <Metrics
-        charts={charts}
-        names={runs.map(run => run.view?.label ?? '')}
-        themeVersion={themeVersion}
-        onBoard={null}
-      />
+      <Metrics charts={charts} names={runs.map(run => run.view?.label ?? '')} onBoard={null} />
     </section>
   );
 }

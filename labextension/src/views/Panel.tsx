@@ -1,54 +1,38 @@
-/** A run below its cell: the page of a run, a note when the kernel is silent, and a mark beside the prompt. */
+/** A run below its cell: the page of a run, and a mark beside the prompt. */
 import { type ReactElement, type RefObject, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { createPortal } from 'react-dom';
 
 import type { RunModel } from '../model/run_model';
-import { clock, doneText } from '../words/formats';
+import { doneText } from '../words/formats';
 import type { RunView } from '../protocol/run';
 import { words } from '../words/panel';
 import { stateWord } from './Header';
-import { useSilence } from './Notes';
-import { type RunHost, RunPage } from './RunPage';
+import { RunPage, type RunPageProps } from './RunPage';
 
-interface PanelProps {
+interface PanelProps extends Pick<RunPageProps, 'host' | 'onShown' | 'connected' | 'notes'> {
   run: RunModel;
-  host: RunHost;
   /** false when the reader has asked for the run after its end */
   folds?: boolean;
   /** gets the panel's element */
   root?: RefObject<HTMLElement | null>;
-  onShown?: (rank: number | null) => void;
-  /** the connection, where a server tells of the run and not the kernel: while it is open, no news is good news */
-  served?: { open: boolean; notes: ReactElement };
 }
 
-export function Panel({ run, host, folds = true, root, onShown, served }: PanelProps): ReactElement {
+export function Panel({ run, folds = true, root, ...props }: PanelProps): ReactElement {
   const own = useRef<HTMLElement>(null);
   const panel = root ?? own;
   useSyncExternalStore(run.subscribe, () => run.version);
-  const { view, viewAt, heardAt } = run;
-  const silent = useSilence(run) && !served?.open;
-  const since = view ? view.elapsed + Math.max(0, heardAt - viewAt) : 0;
-  const silence = silent && (
-    <div className="nbdist-note nbdist-calm">
-      {view ? words.noNews(clock(since), view.label) : words.neverNews}
-    </div>
-  );
   return (
     <>
       <RunPage
+        {...props}
         model={run}
-        host={host}
         root={panel}
         inCell
         folds={folds}
         label=""
         empty={<div className="nbdist-row nbdist-head nbdist-quiet">{words.waiting}</div>}
-        notes={served?.notes ?? silence}
-        knownUntil={silent ? since : undefined}
-        onShown={onShown}
       />
-      {view && <PromptMark root={panel} view={view} />}
+      {run.view && <PromptMark root={panel} view={run.view} />}
     </>
   );
 }

@@ -25,7 +25,8 @@ import { Header } from './Header';
 import { LogPane, type LogPaneHandle } from './LogPane';
 import { FirstMetrics, figuresText, lastStep, Metrics } from './charts/Metrics';
 import { CopyReport } from './CopyReport';
-import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice } from './Notes';
+import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice, useSilence } from './Notes';
+import { clock } from '../words/formats';
 import { FEW, Ranks } from './ranks/Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
 import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
@@ -58,7 +59,7 @@ export interface RunHost {
   reveal?: (line: number) => void;
 }
 
-interface RunPageProps {
+export interface RunPageProps {
   model: RunModel;
   host: RunHost;
   root: RefObject<HTMLElement | null>;
@@ -73,8 +74,8 @@ interface RunPageProps {
   tools?: (size: Size) => ReactNode;
   /** notes about the connection */
   notes?: ReactNode;
-  /** seconds of the run until which it is known that it goes on; undefined: it is known now */
-  knownUntil?: number | undefined;
+  /** true while a server is heard, which would tell of news: no news is good news then */
+  connected?: boolean;
   /** number of curves above the log */
   curves?: number;
   /** more tabs, in front of the curves and the cell, as long as they are offered */
@@ -98,7 +99,7 @@ const LOG_KEYS: Partial<Record<Action, LogAction>> = {
 export function RunPage(props: RunPageProps): ReactElement {
   const { model, host, root, inCell, curves = 0, pages = [], onShown, onControls } = props;
   const version = useSyncExternalStore(model.subscribe, () => model.version);
-  const { theme, themeVersion } = useTheme();
+  const { theme } = useTheme();
   const size = useSize(root);
   const narrow = size === 'narrow';
   const pane = useRef<LogPaneHandle>(null);
@@ -114,7 +115,10 @@ export function RunPage(props: RunPageProps): ReactElement {
   const afterDrawing = useAfterDrawing();
   const prefix = useId();
 
-  const { view, viewAt, log } = model;
+  const { view, viewAt, heardAt, log } = model;
+  const silent = useSilence(model) && !props.connected;
+  /** seconds of the run until which it is known that it goes on */
+  const knownUntil = view ? view.elapsed + Math.max(0, heardAt - viewAt) : 0;
   const ranks = useMemo(() => view?.ranks.map(({ rank }) => rank) ?? [], [view?.ranks]);
   const label = view?.label ?? props.label;
   const small = ranks.length <= FEW;
@@ -243,7 +247,7 @@ export function RunPage(props: RunPageProps): ReactElement {
     <Header
       view={view}
       viewAt={viewAt}
-      knownUntil={props.knownUntil}
+      knownUntil={silent ? knownUntil : undefined}
       narrow={narrow}
       stopping={stopping}
       onStop={stop}
@@ -283,6 +287,11 @@ export function RunPage(props: RunPageProps): ReactElement {
       )}
       {notice && !(notice.live && view?.live === false) && <Note notice={notice} />}
       {props.notes}
+      {silent && inCell && props.connected === undefined && (
+        <div className="nbdist-note nbdist-calm">
+          {view ? words.noNews(clock(knownUntil), view.label) : words.neverNews}
+        </div>
+      )}
       {view && stall && view.live && (
         <StallBanner view={view} stall={stall} viewAt={viewAt} interrupt={bound.interrupt} />
       )}
@@ -329,12 +338,7 @@ export function RunPage(props: RunPageProps): ReactElement {
           />
         )}
         {curves > 0 && logTab && (
-          <FirstMetrics
-            charts={model.charts}
-            most={curves}
-            themeVersion={themeVersion}
-            onAll={() => select('metrics')}
-          />
+          <FirstMetrics charts={model.charts} most={curves} onAll={() => select('metrics')} />
         )}
         <Tabs
           ranks={small ? ranks : lone === null ? [] : [lone]}
@@ -378,12 +382,7 @@ export function RunPage(props: RunPageProps): ReactElement {
             data-page={tab}
           >
             {tab === 'metrics' && (
-              <Metrics
-                charts={model.charts}
-                leftOut={model.leftOut}
-                themeVersion={themeVersion}
-                onBoard={bound.board}
-              />
+              <Metrics charts={model.charts} leftOut={model.leftOut} onBoard={bound.board} />
             )}
             {tab === 'cell' && <CellPane source={model.cell} line={line ?? view?.failure?.line ?? null} />}
             {pages.find(page => page.tab === tab)?.draw(controls)}

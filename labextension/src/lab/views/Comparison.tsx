@@ -33,7 +33,7 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
   const { client } = service;
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
-  const { theme, themeVersion } = useTheme();
+  const { theme } = useTheme();
   const { compared, problem } = useComparison(client, runIds, root);
   const [board, setBoard] = useState(false);
   const open = useCallback((runId: string) => execute(COMMANDS.open, { runId }), [execute]);
@@ -61,7 +61,6 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
           names={names}
           curveNames={names}
           height={PLOT_PX}
-          themeVersion={themeVersion}
           onOpen={open}
           onBoard={() => setBoard(true)}
           board={

@@ -1,5 +1,5 @@
 /** A run of which the server tells: as a page of its own in the main area, or as the panel of its cell. */
-import { type ReactElement, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { type ReactElement, useCallback, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 
 import '../../styles/index.css';
 import '../styles/lab.css';
@@ -7,14 +7,13 @@ import type { RunModel } from '../../model/run_model';
 import { messageOf } from '../../page/nodes';
 import { askPage } from '../../page/actions';
 import { Button, Icon } from '../../views/Marks';
-import { cannotStop, Note, type Notice, openBoard, useSilence } from '../../views/Notes';
+import { type Notice, openBoard } from '../../views/Notes';
 import { Panel } from '../../views/Panel';
 import { type RunControls, type RunHost, RunPage } from '../../views/RunPage';
 import { languageOf } from '../../words/languages';
 import { words as panelWords } from '../../words/panel';
 import { useOlderLines } from '../services/follower';
 import { useRuns } from '../services/runs';
-import type { Stream } from '../services/stream';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { words } from '../../words/lab';
 import { BoardPane, StacksPane } from './Panes';
@@ -33,24 +32,26 @@ interface DashboardProps extends ServedProps {
 
 export function Dashboard(props: DashboardProps): ReactElement {
   const { runId, model, service, execute, onControls } = props;
-  const { client, stream } = service;
+  const { client } = service;
   const runs = useRuns(service.runs);
-  const root = useRef<HTMLElement>(null);
-  const [shown, setShown] = useState<number | null>(null);
-  useOlderLines(root, runId, model, stream, shown);
   const label = runs.row(runId)?.label ?? runId;
-  const host = useRunActions(service, runId, label, execute);
-  const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? false);
-  const { view, viewAt, heardAt } = model;
-  const open = useStream(stream, () => stream.open);
-  const silent = useSilence(model) && !open;
+  const { live, served } = useServed(props);
+  const host = useMemo<RunHost>(
+    () => ({
+      ...actionsOn(service, runId, 'dashboard', () => label),
+      board: page => page.select('board'),
+      again: page => page.select('stacks'),
+      reveal: line => execute(COMMANDS.reveal, { runId, line }),
+    }),
+    [service, runId, label, execute],
+  );
   const pages = [
     {
       tab: 'stacks',
       name: words.stacks,
       icon: 'stacks',
       // of a run that has ended no stack can be taken; those that are shown stay
-      offered: live,
+      offered: live === true,
       draw: ({ goToLine }: RunControls) => <StacksPane client={client} runId={runId} onCellLine={goToLine} />,
     },
     {
@@ -63,9 +64,9 @@ export function Dashboard(props: DashboardProps): ReactElement {
   ] as const;
   return (
     <RunPage
+      {...served}
       model={model}
       host={host}
-      root={root}
       inCell={false}
       label={label}
       empty={
@@ -98,8 +99,6 @@ export function Dashboard(props: DashboardProps): ReactElement {
           />
         </>
       )}
-      notes={<Connection runId={runId} stream={stream} live={live} />}
-      knownUntil={silent && view ? view.elapsed + Math.max(0, heardAt - viewAt) : undefined}
       curves={3}
       pages={pages}
       besideLog={rank => (
@@ -108,73 +107,21 @@ export function Dashboard(props: DashboardProps): ReactElement {
           {words.fullLog}
         </a>
       )}
-      onShown={setShown}
       onControls={onControls}
     />
   );
 }
 
-/** Return what `read` reads of the stream's state now. */
-function useStream<Value>(stream: Stream, read: () => Value): Value {
-  return useSyncExternalStore(changed => stream.onState(changed), read);
-}
-
-/** Draw the problem of the connection to the server, if there is one. */
-function Connection(props: { runId: string; stream: Stream; live: boolean }): ReactElement | null {
-  const { runId, stream, live } = props;
-  const gone = useStream(stream, () => stream.problemOf(runId));
-  const open = useStream(stream, () => stream.open);
-  if (gone) {
-    return <Note notice={{ text: words.gone(gone) }} />;
-  }
-  return !open && live ? <div className="nbdist-note nbdist-calm">{words.disconnected}</div> : null;
-}
-
-/** Return a dashboard's actions on its run, with their error messages. */
-function useRunActions(service: IRunService, runId: string, label: string, execute: Execute): RunHost {
-  const { client } = service;
-  return useMemo(() => {
-    const tried = (act: Promise<void>, describe: (problem: string) => string): Promise<Notice | null> =>
-      act.then(
-        () => null,
-        (problem: unknown) => ({ text: describe(messageOf(problem)) }),
-      );
-    return {
-      stop: () => tried(client.stop(runId, 'dashboard'), problem => words.stopFailed(label, problem)),
-      board: page => page.select('board'),
-      again: page => page.select('stacks'),
-      interrupt: (rank, page) =>
-        void tried(client.interrupt(runId, rank), problem =>
-          panelWords.named(panelWords.interrupt(rank), problem),
-        ).then(problem => problem && page.notify(problem)),
-      report: () => client.report(runId, languageOf()).catch(() => null),
-      reveal: line => execute(COMMANDS.reveal, { runId, line }),
-    };
-  }, [client, runId, label, execute]);
-}
-
 /** Draw the panel of a cell after the page was loaded again. `line`: what starts the run again. */
-export function RestoredPanel({
-  runId,
-  model,
-  service,
-  line,
-}: ServedProps & { line: () => string }): ReactElement {
-  const { client, stream } = service;
-  const root = useRef<HTMLElement>(null);
-  const [shown, setShown] = useState<number | null>(null);
-  useOlderLines(root, runId, model, stream, shown);
+export function RestoredPanel(props: ServedProps & { line: () => string }): ReactElement {
+  const { runId, model, service, line } = props;
+  const { served } = useServed(props);
   const host = useMemo<RunHost>(() => {
+    const { client } = service;
     const label = (): string => model.view?.label ?? runId;
     return {
-      stop: () =>
-        client.stop(runId, 'page').then(
-          () => null,
-          () => cannotStop(label()),
-        ),
+      ...actionsOn(service, runId, 'page', label),
       again: () => void client.stacks(runId).catch(() => undefined),
-      interrupt: rank => void client.interrupt(runId, rank).catch(() => undefined),
-      report: () => client.report(runId, languageOf()).catch(() => null),
       line,
       act: (action, from) => askPage({ action, runId, label: label(), from }),
       board: ({ notify }) => {
@@ -185,19 +132,46 @@ export function RestoredPanel({
         void openBoard(answer, label(), notify);
       },
     };
-  }, [client, runId, model, line]);
-  const live = useSyncExternalStore(model.subscribe, () => model.view?.live ?? true);
-  const open = useStream(stream, () => stream.open);
+  }, [service, runId, model, line]);
   // in a place of its own: what is JupyterLab's own child there fills it, without a border
   return (
     <div>
-      <Panel
-        run={model}
-        host={host}
-        root={root}
-        onShown={setShown}
-        served={{ open, notes: <Connection runId={runId} stream={stream} live={live} /> }}
-      />
+      <Panel {...served} run={model} host={host} />
     </div>
   );
+}
+
+/** Follow a run by the server; return what its page says of that, and whether the run is live, once that is known. */
+function useServed({ runId, model, service: { stream } }: ServedProps) {
+  const root = useRef<HTMLElement>(null);
+  const [shown, onShown] = useState<number | null>(null);
+  useOlderLines(root, runId, model, stream, shown);
+  const subscribe = useCallback((changed: () => void) => stream.onState(changed), [stream]);
+  const live = useSyncExternalStore(model.subscribe, () => model.view?.live);
+  const gone = useSyncExternalStore(subscribe, () => stream.problemOf(runId));
+  const connected = useSyncExternalStore(subscribe, () => stream.open);
+  const problem = gone ? words.gone(gone) : !connected && live ? words.disconnected : '';
+  const notes = problem && (
+    <div className={gone ? 'nbdist-note' : 'nbdist-note nbdist-calm'} role="status">
+      {problem}
+    </div>
+  );
+  return { live, served: { root, onShown, connected, notes } };
+}
+
+/** Return the server's actions on a run, with their error messages. */
+function actionsOn({ client }: IRunService, runId: string, from: string, label: () => string) {
+  const tried = (act: Promise<void>, describe: (problem: string) => string): Promise<Notice | null> =>
+    act.then(
+      () => null,
+      (problem: unknown) => ({ text: describe(messageOf(problem)) }),
+    );
+  return {
+    stop: () => tried(client.stop(runId, from), problem => words.stopFailed(label(), problem)),
+    interrupt: (rank: number, page: RunControls) =>
+      void tried(client.interrupt(runId, rank), problem =>
+        panelWords.named(panelWords.interrupt(rank), problem),
+      ).then(problem => problem && page.notify(problem)),
+    report: () => client.report(runId, languageOf()).catch(() => null),
+  };
 }

@@ -18,7 +18,7 @@ import { figure } from '../../words/formats';
 import type { Chart } from '../../protocol/charts';
 import { words } from '../../words/panel';
 import { Button, Segments } from '../Marks';
-import { useThrottled } from '../hooks';
+import { useTheme, useThrottled } from '../hooks';
 
 const REDRAW = 1000;
 const AXES = ['step', 'time'] as const;
@@ -37,13 +37,11 @@ interface MetricsProps {
   height?: number;
   /** the words beside the tools */
   hint?: string;
-  /** another number when the page's colours changed */
-  themeVersion: number;
   onBoard: (() => void) | null;
 }
 
 export function Metrics(props: MetricsProps): ReactElement {
-  const { themeVersion, onBoard, leftOut = 0 } = props;
+  const { onBoard, leftOut = 0 } = props;
   const throttled = useThrottled(props.charts, REDRAW);
   // several runs have other curves where the reader chose others
   const charts = props.names ? props.charts : throttled;
@@ -97,7 +95,6 @@ export function Metrics(props: MetricsProps): ReactElement {
             names={props.names}
             letters={props.letters}
             height={props.height}
-            themeVersion={themeVersion}
           />
         ))}
       </div>
@@ -131,13 +128,13 @@ function metricsOf(charts: ReadonlyMap<string, Chart>): readonly Chart[] {
   return [...charts.values()].filter(chart => chart.group === 'metric');
 }
 
-interface FirstMetricsProps extends Pick<MetricsProps, 'charts' | 'themeVersion'> {
+interface FirstMetricsProps extends Pick<MetricsProps, 'charts'> {
   most: number;
   onAll: () => void;
 }
 
 /** Draw the first metrics in a row, and how many there are more. */
-export function FirstMetrics({ charts, most, themeVersion, onAll }: FirstMetricsProps): ReactElement | null {
+export function FirstMetrics({ charts, most, onAll }: FirstMetricsProps): ReactElement | null {
   const all = useMemo(() => metricsOf(charts), [charts]);
   const first = all.slice(0, most);
   if (first.length === 0) {
@@ -146,13 +143,7 @@ export function FirstMetrics({ charts, most, themeVersion, onAll }: FirstMetrics
   return (
     <div className="nbdist-curves" role="group" aria-label={words.metrics}>
       {first.map(chart => (
-        <ChartView
-          key={keyOf(chart)}
-          chart={chart}
-          wanted="step"
-          smoothing={chosen.smoothing}
-          themeVersion={themeVersion}
-        />
+        <ChartView key={keyOf(chart)} chart={chart} wanted="step" smoothing={chosen.smoothing} />
       ))}
       {all.length > most && (
         <div className="nbdist-row nbdist-curves-more">
@@ -172,7 +163,6 @@ interface ChartProps {
   names?: readonly string[] | undefined;
   letters?: readonly string[] | undefined;
   height?: number | undefined;
-  themeVersion: number;
 }
 
 /** Draw a metric: a chart, or of a single point its number. */
@@ -192,7 +182,7 @@ function ChartView(props: ChartProps): ReactElement {
 }
 
 function Curves(props: ChartProps): ReactElement {
-  const { chart, wanted, smoothing, names, letters, height, themeVersion } = props;
+  const { chart, wanted, smoothing, names, letters, height } = props;
   const axis = axisOf(chart, wanted);
   const lines = useMemo(() => plotColumns(chart, axis), [chart, axis]);
   const [chosen, setChosen] = useState<boolean | null>(null);
@@ -202,11 +192,7 @@ function Curves(props: ChartProps): ReactElement {
     const curves = smoothing ? smoothCurves(lines, smoothing, chart.kind) : lines;
     return log ? positive(curves) : curves;
   }, [lines, log, smoothing, chart.kind]);
-  const place = usePlot(
-    { chart, axis, log, smooth: smoothing > 0, names, letters, height },
-    drawn,
-    themeVersion,
-  );
+  const place = usePlot({ chart, axis, log, smooth: smoothing > 0, names, letters, height }, drawn);
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
   const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
   const summary = latest(chart);
@@ -257,8 +243,8 @@ function Curves(props: ChartProps): ReactElement {
 function usePlot(
   choice: Omit<PlotChoice, 'palette' | 'width'>,
   lines: ReturnType<typeof plotColumns>,
-  themeVersion: number,
 ): RefObject<HTMLDivElement | null> {
+  const { themeVersion } = useTheme();
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latestProps = useRef({ choice, lines });

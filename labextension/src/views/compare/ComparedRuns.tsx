@@ -14,7 +14,6 @@ interface ComparedRunsProps {
   curveNames: readonly string[];
   /** pixels of a plot */
   height: number;
-  themeVersion: number;
   onOpen: (runId: string, from: Element) => void;
   /** the order of the runs, and by which column that is, until the reader chooses one */
   sort?: (Sorting & { order: readonly number[] }) | null;
@@ -52,7 +51,6 @@ export function ComparedRuns(props: ComparedRunsProps): ReactElement {
               letters={compared.runs.map(({ letter }) => letter)}
               height={props.height}
               hint={words.zoomHint}
-              themeVersion={props.themeVersion}
               onBoard={props.onBoard}
             />
           )}

@@ -24,7 +24,7 @@ const PLOT_PX = 200;
 export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
-  const { theme, themeVersion } = useTheme();
+  const { theme } = useTheme();
   const news = useSyncExternalStore(source.listen, source.news);
   const sweep = useMemo(() => sweepNews(news), [news]);
   const [note, setNote] = useState<{ text: string; code: string } | null>(null);
@@ -95,7 +95,6 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
         names={runs.map(({ label }) => label)}
         curveNames={runs.map((_, run) => valuesText(sweep, run))}
         height={PLOT_PX}
-        themeVersion={themeVersion}
         onOpen={open}
         sort={sort && { key: columnKey(sort), descending: sort.descending, order: sweep.order }}
         onBoard={null}
