@@ -220,12 +220,12 @@ test('the form reads and changes a line as the server writes it', () => {
 });
 
 test('a magic is completed before the kernel knows it', () => {
-  expect(magicsAt('%dist_st', 8)).toEqual({
-    start: 0,
-    names: ['%dist_stacks', '%dist_status', '%dist_stop'],
-  });
-  expect(magicsAt('runs = %%ra', 11).names).toEqual(['%%ranks', '%%rank']);
-  expect(magicsAt('x % dist', 8).names).toEqual([]);
+  const namesAt = (line: string, column: number) => magicsAt(line, column)?.items.map(({ text }) => text);
+
+  expect(magicsAt('%dist_st', 8)!.start).toBe(0);
+  expect(namesAt('%dist_st', 8)).toEqual(['%dist_stacks', '%dist_status', '%dist_stop']);
+  expect(namesAt('runs = %%ra', 11)).toEqual(['%%ranks', '%%rank']);
+  expect(magicsAt('x % dist', 8)).toBeNull();
 });
 
 test('a mended line is offered once, and written by a click', () => {

@@ -8,4 +8,4 @@ import restored from './plugins/restored';
 import service from './plugins/service';
 import sidebar from './plugins/sidebar';
 
-export default [service, sidebar, ...mainArea, ...news, notebook, ...kernel, restored, completion, lines];
+export default [service, sidebar, mainArea, ...news, notebook, kernel, restored, completion, lines];

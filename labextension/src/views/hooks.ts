@@ -9,6 +9,7 @@ import {
   useState,
 } from 'react';
 
+import { messageOf } from '../page/nodes';
 import { pageNow } from '../model/run_model';
 import type { RunView } from '../protocol/run';
 
@@ -61,6 +62,26 @@ export function useInTurns<Value>(value: Value): Value | null {
   const [shown, setShown] = useState<Value | null>(null);
   useLayoutEffect(() => startTransition(() => setShown(() => value)), [value]);
   return shown;
+}
+
+/** Return the answer to a question, or why there is none; neither at first. It is asked again when it is another
+ * function, or for the next `time`. */
+export function useAnswer<Answer>(
+  ask: () => Promise<Answer>,
+  time = 0,
+): { answer: Answer | null; problem: string } {
+  const [last, setLast] = useState({ answer: null as Answer | null, problem: '', ask, time: -1 });
+  useEffect(() => {
+    let wanted = true;
+    ask().then(
+      answer => wanted && setLast({ answer, problem: '', ask, time }),
+      (problem: unknown) => wanted && setLast({ answer: null, problem: messageOf(problem), ask, time }),
+    );
+    return () => {
+      wanted = false;
+    };
+  }, [ask, time]);
+  return last.ask === ask && last.time === time ? last : { answer: null, problem: '' };
 }
 
 export type Size = 'narrow' | 'medium' | 'wide' | 'huge';

@@ -65,11 +65,11 @@ const MAGICS = [
   '%dist_warm',
 ];
 
-/** Return the magics that begin as the line does before the cursor: a kernel knows them only once nbdist is loaded. */
-export function magicsAt(line: string, column: number): { start: number; names: readonly string[] } {
+/** Return the magics that begin as the line does before the cursor. */
+export function magicsAt(line: string, column: number): Completion | null {
   const begun = /^\s*(?:[\w, ]+=\s*)?(%{1,2}\w+)$/.exec(line.slice(0, column))?.[1];
-  const names = begun ? MAGICS.filter(each => each.startsWith(begun)) : [];
-  return { start: column - (begun?.length ?? 0), names };
+  const items = MAGICS.filter(each => begun && each.startsWith(begun));
+  return begun ? { start: column - begun.length, items: items.map(text => ({ text, label: text })) } : null;
 }
 
 const COUNT = ['-n', '--nproc', '--nproc_per_node', '--nproc-per-node'];
@@ -152,7 +152,7 @@ function quoted(text: string): string {
 export interface Completion {
   /** column of the first character that is replaced */
   start: number;
-  items: readonly { text: string; label: string; option: Option }[];
+  items: readonly { text: string; label: string; option?: Option }[];
 }
 
 /** Return flags that begin as the word before the cursor does, or the choices of the flag in front of it. */

@@ -12,7 +12,7 @@ import {
 import '../styles/links.css';
 import { element } from '../../page/nodes';
 import { localized } from '../../words/languages';
-import { complete, magicsAt, optionAt, optionsOf } from '../cells/magic_line';
+import { complete, type Completion, magicsAt, optionAt, optionsOf } from '../cells/magic_line';
 import type { Option } from '../services/client';
 import { IRunService } from '../tokens';
 
@@ -29,8 +29,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
     editors: IEditorExtensionRegistry | null,
   ): void => {
     const options = new KnownOptions(service);
-    completers?.registerProvider(new OptionCompleter(options));
-    completers?.registerProvider(new MagicCompleter());
+    const optionsAt = async (line: string, column: number, row: number): Promise<Completion | null> =>
+      row === 0 && optionsOf(line) !== null ? complete(line, column, await options.get()) : null;
+    completers?.registerProvider(new Completer('nbdist:options', 1200, optionsAt));
+    const magics = (line: string, column: number) => Promise.resolve(magicsAt(line, column));
+    completers?.registerProvider(new Completer('nbdist:magics', 400, magics));
     editors?.addExtension({
       name: 'nbdist:option-help',
       factory: () =>
@@ -61,61 +64,34 @@ class KnownOptions {
   }
 }
 
-class OptionCompleter implements ICompletionProvider {
-  readonly identifier = 'nbdist:options';
-  /** in front of what the kernel says, which knows files and magics but no options */
-  readonly rank = 1200;
+/** Completes at the cursor: options in front of what the kernel says, which knows files and magics but no options;
+ * magics behind it, as a kernel knows them only once nbdist is loaded. */
+class Completer implements ICompletionProvider {
+  constructor(
+    readonly identifier: string,
+    readonly rank: number,
+    private readonly at: (line: string, column: number, row: number) => Promise<Completion | null>,
+  ) {}
 
-  constructor(private readonly options: KnownOptions) {}
-
-  isApplicable(context: ICompletionContext): Promise<boolean> {
-    const { editor } = context;
-    const typing = editor?.getCursorPosition().line === 0;
-    return Promise.resolve(typing && optionsOf(editor.getLine(0) ?? '') !== null);
+  async isApplicable(context: ICompletionContext): Promise<boolean> {
+    return (await this.fetch(null, context)).items.length > 0;
   }
 
   async fetch(
-    _request: CompletionHandler.IRequest,
-    context: ICompletionContext,
-  ): Promise<CompletionHandler.ICompletionItemsReply> {
-    const column = context.editor?.getCursorPosition().column ?? 0;
-    const completion = complete(context.editor?.getLine(0) ?? '', column, await this.options.get());
-    return {
-      start: completion?.start ?? column,
-      end: column,
-      items: (completion?.items ?? []).map(({ text, label, option }) => ({
-        // JupyterLab explains what is selected in a pane that is off unless it is chosen
-        label: `${label} · ${localized(option.help)}`,
-        insertText: text,
-        type: 'option',
-        documentation: localized(option.help),
-      })),
-    };
-  }
-}
-
-class MagicCompleter implements ICompletionProvider {
-  readonly identifier = 'nbdist:magics';
-  readonly rank = 400;
-
-  isApplicable({ editor }: ICompletionContext): Promise<boolean> {
-    return Promise.resolve(this.at(editor).names.length > 0);
-  }
-
-  fetch(
-    _request: CompletionHandler.IRequest,
+    _request: unknown,
     { editor }: ICompletionContext,
   ): Promise<CompletionHandler.ICompletionItemsReply> {
-    const { start, names } = this.at(editor);
-    const { line, column } = editor!.getCursorPosition();
-    const before = editor!.getOffsetAt({ line, column: 0 });
-    const items = names.map(name => ({ label: name, type: 'magic' }));
-    return Promise.resolve({ start: before + start, end: before + column, items });
-  }
-
-  private at(editor: ICompletionContext['editor']): ReturnType<typeof magicsAt> {
     const { line, column } = editor?.getCursorPosition() ?? { line: 0, column: 0 };
-    return magicsAt(editor?.getLine(line) ?? '', column);
+    const before = editor?.getOffsetAt({ line, column: 0 }) ?? 0;
+    const found = await this.at(editor?.getLine(line) ?? '', column, line);
+    const items = (found?.items ?? []).map(({ text, label, option }) => ({
+      // JupyterLab explains what is selected in a pane that is off unless it is chosen
+      label: option ? `${label} · ${localized(option.help)}` : label,
+      insertText: text,
+      type: option ? 'option' : 'magic',
+      ...(option && { documentation: localized(option.help) }),
+    }));
+    return { start: before + (found?.start ?? column), end: before + column, items };
   }
 }
 

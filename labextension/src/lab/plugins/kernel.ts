@@ -1,30 +1,28 @@
 /** Prepares the kernel ahead of a cell that uses nbdist. A kernel runs its requests in order, so the cell finds nbdist
  * loaded; where it is already, this costs a millisecond. */
-import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import type { Cell } from '@jupyterlab/cells';
-import { INotebookTracker, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
+import { NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 
 import { languageOf } from '../../words/languages';
 import { type Magic, usedMagic } from '../cells/magic_line';
 import { IRunService } from '../tokens';
 import { words } from '../../words/lab';
 
-const OURS = /^\s*%%?(dist(ributed|_\w+)|ranks?\b)/m;
-
-const loading: JupyterFrontEndPlugin<void> = {
+const plugin: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:loading',
-  description: 'Loads nbdist in the kernel for the first cell that uses it.',
+  description: 'Loads nbdist in the kernel for the first cell that uses it, in the page’s language.',
   autoStart: true,
   // the service sets the page's language
-  requires: [IRunService, INotebookTracker],
-  activate: (_app: JupyterFrontEnd, _service: IRunService, notebooks: INotebookTracker): void => {
+  requires: [IRunService],
+  activate: (): void => {
     // a cell may bring nbdist itself: the notice waits for its end
     const without = new Set<Cell>();
     NotebookActions.executionScheduled.connect((_sender, { notebook, cell }) => {
       const magic = usedMagic(cell.model.sharedModel.getSource());
-      const panel = magic && notebooks.find(({ content }) => content === notebook);
-      if (panel) {
+      const panel = notebook.parent;
+      if (magic && panel instanceof NotebookPanel) {
         without.delete(cell);
         void load(panel, magic).then(loaded => loaded || without.add(cell));
       }
@@ -37,33 +35,12 @@ const loading: JupyterFrontEndPlugin<void> = {
   },
 };
 
-/** Notes, summaries and errors come from the kernel. */
-const language: JupyterFrontEndPlugin<void> = {
-  id: 'nbdist:language',
-  description: 'The language of what nbdist says below a cell.',
-  autoStart: true,
-  activate: (): void => {
-    NotebookActions.executionScheduled.connect((_sender, { notebook, cell }) => {
-      const panel = notebook.parent;
-      if (panel instanceof NotebookPanel && OURS.test(cell.model.sharedModel.getSource())) {
-        // what is sent first is executed first; nbdist need not be loaded for it
-        const request = panel.sessionContext.session?.kernel?.requestExecute({
-          code: `__import__("os").environ["NBDIST_PAGE_LANG"] = "${languageOf()}"`,
-          silent: true,
-          store_history: false,
-          stop_on_error: false,
-        });
-        // a kernel that ends takes its cell along
-        void request?.done.catch(() => undefined);
-      }
-    });
-  },
-};
+export default plugin;
 
-export default [loading, language];
-
-/** Return code that loads nbdist as `%load_ext` does, and leaves no name in the namespace. */
-const LOAD = (isLoaded: string): string => `try:
+/** Return code that loads nbdist as `%load_ext` does, and leaves no name in the namespace; notes, summaries and errors
+ * come from the kernel, in the language that it is told. */
+const LOAD = (isLoaded: string): string => `__import__("os").environ["NBDIST_PAGE_LANG"] = "${languageOf()}"
+try:
     ${isLoaded} or __import__('nbdist').load_ipython_extension(get_ipython())
 except ModuleNotFoundError:
     pass

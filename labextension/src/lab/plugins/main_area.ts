@@ -14,9 +14,9 @@ import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
 import { words } from '../../words/lab';
 import { bringUp, ranksIcon, RunWidget, ViewWidget } from './view_widget';
 
-const dashboard: JupyterFrontEndPlugin<void> = {
-  id: 'nbdist:dashboard',
-  description: 'A run in the main area.',
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: 'nbdist:main-area',
+  description: 'Runs in the main area.',
   autoStart: true,
   requires: [IRunService],
   optional: [ILabShell, ILayoutRestorer],
@@ -52,16 +52,6 @@ const dashboard: JupyterFrontEndPlugin<void> = {
       args: ({ runId }) => ({ runId }),
       name: ({ runId }) => runId,
     });
-  },
-};
-
-const comparison: JupyterFrontEndPlugin<void> = {
-  id: 'nbdist:comparison',
-  description: 'Several runs beside each other.',
-  autoStart: true,
-  requires: [IRunService],
-  optional: [ILabShell],
-  activate: (app: JupyterFrontEnd, service: IRunService, lab: ILabShell | null): void => {
     app.commands.addCommand(COMMANDS.compare, {
       label: args => {
         const { length } = chosen(args);
@@ -83,7 +73,7 @@ const comparison: JupyterFrontEndPlugin<void> = {
   },
 };
 
-export default [dashboard, comparison];
+export default plugin;
 
 /** Return the ids, the oldest first: they begin with the time. */
 function chosen({ runIds }: { runIds?: unknown }): string[] {

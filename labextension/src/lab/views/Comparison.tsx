@@ -7,7 +7,7 @@ import type { Compared } from '../../model/comparison';
 import { messageOf } from '../../page/nodes';
 import { ComparedRuns } from '../../views/compare/ComparedRuns';
 import { Button } from '../../views/Marks';
-import { useSize, useTheme } from '../../views/hooks';
+import { useAnswer, useSize, useTheme } from '../../views/hooks';
 import type { Client } from '../services/client';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { words } from '../../words/lab';
@@ -135,23 +135,14 @@ function useComparison(
 /** Draw the differences between the programs of two runs. */
 function Programs({ client, compared }: { client: Client; compared: Compared }): ReactElement {
   const [pair, setPair] = useState<readonly [number, number]>([0, 1]);
-  const [lines, setLines] = useState<readonly string[] | null | undefined>(undefined);
-  const [before, after] = pair.map(run => compared.runs[run]?.runId ?? '');
-  useEffect(() => {
-    let here = true;
-    if (before === after) {
-      // eslint-disable-next-line react-hooks/set-state-in-effect
-      setLines([]);
-      return;
-    }
-    client.compare([before!, after!], false).then(
-      ({ diffs }) => here && setLines(diffs[0]?.lines ?? null),
-      () => here && setLines(null),
-    );
-    return () => {
-      here = false;
-    };
+  const [before = '', after = ''] = pair.map(run => compared.runs[run]?.runId);
+  const ask = useCallback(async () => {
+    const same = { diffs: [{ lines: [] }] };
+    const { diffs } = before === after ? same : await client.compare([before, after], false);
+    return { lines: diffs[0]?.lines ?? null };
   }, [client, before, after]);
+  const { answer, problem } = useAnswer(ask);
+  const lines = problem ? null : answer?.lines;
   const choice = (which: 0 | 1, label: string): ReactElement => (
     <label className="nbdist-row">
       <span className="nbdist-quiet">{label}</span>
