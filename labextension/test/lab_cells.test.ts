@@ -54,7 +54,7 @@ test.each([
     '%%distributed -n 2\n',
   ],
 ])('%s', (_about, source, written) => {
-  const wanted = { ranks: { kind: 'cpu', count: 2 }, name: '', framework: 'auto', detach: false } as const;
+  const wanted = { onGpus: false, gpus: [], count: 2, name: '', framework: 'auto', detach: false } as const;
   expect(withFirstLine(source, wanted)).toBe(written);
 });
 
@@ -64,7 +64,7 @@ test('the form begins with what the line says, and writes it again', () => {
   const wanted = wantedOf(source);
 
   expect(wanted).toEqual({
-    ranks: { kind: 'gpus', ids: [0, 3] },
+    onGpus: true, gpus: [0, 3], count: 2,
     name: 'my net',
     framework: 'paddle',
     detach: true,
@@ -209,12 +209,12 @@ test('the form reads and changes a line as the server writes it', () => {
   const before = wantedOf(`${line}\ntrain()`);
 
   expect(before).toEqual({
-    ranks: { kind: 'cpu', count: 3 },
+    onGpus: false, gpus: [], count: 3,
     name: 'mine',
     framework: 'torch',
     detach: false,
   });
-  expect(withFirstLine(`${line}\ntrain()`, { ...before, ranks: { kind: 'gpus', ids: [0, 1] } })).toBe(
+  expect(withFirstLine(`${line}\ntrain()`, { ...before, onGpus: true, gpus: [0, 1], count: 2 })).toBe(
     '%%distributed --gpus 0,1 --framework torch --name mine --retries 2\ntrain()',
   );
 });

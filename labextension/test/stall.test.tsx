@@ -6,7 +6,7 @@ import { createElement } from 'react';
 import './page';
 import { decode, type RunView, type Update } from '../src/protocol/run';
 import { Ranks } from '../src/views/ranks/Ranks';
-import { hangs, heldRanks, split, Stacks, StallBanner } from '../src/views/Stall';
+import { hangs, heldRanks, Stacks, StallBanner } from '../src/views/Stall';
 import { pageNow } from '../src/model/run_model';
 import { sample } from './samples';
 
@@ -37,10 +37,6 @@ test('who waits for whom is said once, with how long nothing has happened', () =
   expect(document.body.textContent).toContain('No progress for 61 s: rank 1 is in time.sleep at line 9');
   // read aloud once, and not with each second
   expect(alert.textContent).toMatch(/^rank 1 is in time.sleep at line 9/);
-  expect([...alert.querySelectorAll('code')].map(code => code.textContent)).toEqual([
-    'time.sleep',
-    'all_reduce',
-  ]);
 });
 
 test('the stacks stand below it, with the line of the cell marked', () => {
@@ -143,13 +139,4 @@ test('once the run has ended, what its ranks used is called peak and mean', () =
 
   expect(ranksOf(ended(2)).textContent).toMatch(/Peak memory.*Mean utilisation.*Mean step rate.*8\.0/);
   expect(ranksOf(ended(9)).textContent).toMatch(/Mean utilisation.*Peak memory.*Mean step rate/);
-});
-
-test.each([
-  ['rank 1 is in time.sleep at line 9', ['time.sleep'], ['rank 1 is in ', 'time.sleep', ' at line 9']],
-  ['it waits', ['wait'], ['it waits']],
-  ['in a.b and b', ['b', 'a.b'], ['in ', 'a.b', ' and ', 'b']],
-  ['nothing', [], ['nothing']],
-])('%s is parted at %j', (text, names, parts) => {
-  expect(split(text, names)).toEqual(parts);
 });

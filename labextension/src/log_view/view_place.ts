@@ -49,17 +49,12 @@ export class ViewPlace {
 
   /** Take the scroller's position; return true when it is new. */
   scrolled(): boolean {
-    const { scroller } = this.nodes;
-    const position = scroller.scrollTop;
+    const position = this.nodes.scroller.scrollTop;
     // fractions: browsers round positions to device pixels
     if (Math.abs(position - this.scale.position) < 1) {
       return false;
     }
-    const wanted = this.scale.scrolled(position);
-    if (wanted !== position) {
-      scroller.scrollTop = wanted;
-      this.scale.position = scroller.scrollTop;
-    }
+    this.scale.scrolled(position);
     return true;
   }
 

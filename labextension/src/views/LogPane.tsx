@@ -3,7 +3,7 @@ import {
   type CSSProperties,
   forwardRef,
   type KeyboardEvent,
-  type ReactNode,
+  type ReactElement,
   type RefObject,
   useEffect,
   useImperativeHandle,
@@ -21,7 +21,7 @@ import type { Slices } from '../log/slices';
 import { Differences, Untraced } from '../log/subsets';
 import { copy as copyText } from '../page/nodes';
 import { logWords } from '../words/log';
-import { Icon, type IconName } from './Marks';
+import { Button, type ButtonProps, Icon } from './Marks';
 
 /** characters that go to the clipboard at most */
 const COPIED = 1024 * 1024;
@@ -177,7 +177,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
         <span className="nbdist-space" />
         <span className="nbdist-segments" role="group" aria-label={logWords.position}>
           <Tool
-            name="follow"
+            icon="follow"
             label={logWords.follow}
             pressed={state.following}
             onClick={() => screen.current?.follow(!state.following || !narrow)}
@@ -186,7 +186,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
           </Tool>
           {!narrow && (
             <Tool
-              name="pause"
+              icon="pause"
               label={logWords.pause}
               pressed={!state.following}
               onClick={() => screen.current?.follow(false)}
@@ -195,7 +195,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
         </span>
         {state.failed && (
           <Tool
-            name="firstError"
+            icon="firstError"
             label={logWords.firstError}
             onClick={() => screen.current?.jumpToFirstError()}
             minor
@@ -203,7 +203,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
         )}
         {tracebackLines > 0 && (
           <Tool
-            name="stacks"
+            icon="stacks"
             label={logWords.tracebacks(tracebackLines)}
             pressed={traced}
             onClick={() => setTraced(!traced)}
@@ -212,7 +212,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
         )}
         {comparable && (
           <Tool
-            name="differences"
+            icon="differences"
             label={logWords.differences}
             pressed={onlyDifferences}
             onClick={() => setOnlyDifferences(!onlyDifferences)}
@@ -220,13 +220,13 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
           />
         )}
         <Tool
-          name="wrap"
+          icon="wrap"
           label={logWords.wrap}
           pressed={state.wrapped}
           onClick={() => screen.current?.toggleWrap()}
         />
-        <Tool name="copy" label={logWords.copy} onClick={() => void copy()} minor />
-        <Tool name="download" label={logWords.download} onClick={() => void download()} />
+        <Tool icon="copy" label={logWords.copy} onClick={() => void copy()} minor />
+        <Tool icon="download" label={logWords.download} onClick={() => void download()} />
       </div>
       <div
         ref={scroller}
@@ -268,33 +268,14 @@ function save(file: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-interface ToolProps {
-  name: IconName;
-  label: string;
-  onClick(): void;
-  /** the icon alone; otherwise the label is beside it where there is room */
-  bare?: boolean;
-  pressed?: boolean;
+interface ToolProps extends ButtonProps {
   /** its text goes first when room is short */
   minor?: boolean;
-  children?: ReactNode;
 }
 
-function Tool({ name, label, onClick, bare, pressed, minor, children }: ToolProps) {
-  return (
-    <button
-      type="button"
-      className={minor ? 'nbdist-button nbdist-tool nbdist-minor' : 'nbdist-button nbdist-tool'}
-      aria-label={label}
-      title={label}
-      aria-pressed={pressed}
-      onClick={onClick}
-    >
-      <Icon name={name} />
-      {!bare && <span className="nbdist-word">{label}</span>}
-      {children}
-    </button>
-  );
+/** Draw a button whose label gives way to its icon where room is short. */
+function Tool({ minor, ...button }: ToolProps): ReactElement {
+  return <Button {...button} className={minor ? 'nbdist-tool nbdist-minor' : 'nbdist-tool'} named />;
 }
 
 interface FindProps {
@@ -336,8 +317,8 @@ function Find({ state, box, screen, onLeave }: FindProps) {
       </span>
       {state.searching && (
         <>
-          <Tool name="previous" label={logWords.previous} bare onClick={() => screen.current?.step(-1)} />
-          <Tool name="next" label={logWords.next} bare onClick={() => screen.current?.step(1)} />
+          <Tool icon="previous" label={logWords.previous} bare onClick={() => screen.current?.step(-1)} />
+          <Tool icon="next" label={logWords.next} bare onClick={() => screen.current?.step(1)} />
         </>
       )}
     </span>

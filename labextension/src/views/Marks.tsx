@@ -76,26 +76,30 @@ export function Icon({ name }: { name: IconName }): ReactElement {
   );
 }
 
-interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
+export interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
   label: string;
   icon?: IconName;
   /** the icon alone; the label is its name */
   bare?: boolean;
+  /** true where the style sheet may hide the label, which stays the name */
+  named?: boolean;
   pressed?: boolean;
 }
 
-export function Button({ label, icon, bare, pressed, className = '', ...rest }: ButtonProps): ReactElement {
+export function Button({ label, icon, bare, named = bare, pressed, ...given }: ButtonProps): ReactElement {
+  const { className = '', children, ...rest } = given;
   return (
     <button
       type="button"
       className={`nbdist-button ${bare ? 'nbdist-bare' : className}`}
-      aria-label={bare ? label : undefined}
+      aria-label={named ? label : undefined}
       aria-pressed={pressed}
-      title={bare ? label : undefined}
+      title={named ? label : undefined}
       {...rest}
     >
       {icon && <Icon name={icon} />}
       {!bare && <span className="nbdist-cut">{label}</span>}
+      {children}
     </button>
   );
 }

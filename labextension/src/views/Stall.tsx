@@ -33,7 +33,7 @@ export const StallBanner = memo(function StallBanner(props: BannerProps): ReactE
         <StallTimer {...props} />
         {/* without the seconds, or it would be read aloud again with each of them */}
         <span role="alert">
-          <Sentence text={localized(stall.text)} groups={stall.groups} />
+          {localized(stall.text)}
           {behind && <div className="nbdist-quiet">{behind}</div>}
         </span>
       </div>
@@ -88,25 +88,6 @@ export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
 function StallTimer({ view, stall, viewAt }: BannerProps): ReactElement {
   const quiet = useElapsed(view, viewAt) - stall.since;
   return <span>{words.noProgress(Math.max(0, Math.round(quiet)), stall.text.en !== '')}</span>;
-}
-
-/** Draw the sentence, with the names of what is called in it as code. */
-function Sentence({ text, groups }: { text: string; groups: readonly StackGroup[] }): ReactElement {
-  const names = [...new Set(groups.map(group => group.what).filter(Boolean))];
-  return (
-    <span>
-      {split(text, names).map((part, index) =>
-        names.includes(part) ? <code key={index}>{part}</code> : <span key={index}>{part}</span>,
-      )}
-    </span>
-  );
-}
-
-/** Return `text` in parts, each of `names` in one of its own. */
-export function split(text: string, names: readonly string[]): string[] {
-  const longest = [...names].sort((a, b) => b.length - a.length);
-  const pattern = longest.map(name => name.replace(/\W/g, '\\$&')).join('|') || '$';
-  return text.split(new RegExp(`(?<![\\w.])(${pattern})(?![\\w.]*\\w)`)).filter(Boolean);
 }
 
 /** ranks of a group that are named */

@@ -5,8 +5,10 @@ const MAGIC = '%%distributed';
 
 /** The choices of the form. */
 export interface Wanted {
-  /** ranks on the CPU, or ids of GPUs */
-  ranks: { kind: 'cpu'; count: number } | { kind: 'gpus'; ids: readonly number[] };
+  /** ranks on GPUs of these ids, else so many on the CPU */
+  onGpus: boolean;
+  gpus: readonly number[];
+  count: number;
   name: string;
   framework: string;
   detach: boolean;
@@ -81,13 +83,13 @@ const ASKED: readonly (readonly string[])[] = [COUNT, GPUS, NAME, FRAMEWORK];
 
 /** Return the choices that the cell's first line makes now, as far as the form knows them. */
 export function wantedOf(source: string): Wanted {
-  const wanted: Wanted = { ranks: { kind: 'cpu', count: 2 }, name: '', framework: 'auto', detach: false };
+  const wanted = { onGpus: false, gpus: [] as number[], count: 2, name: '', framework: 'auto', detach: false };
   for (const { flag, value } of pairs(wordsOf(firstLine(source) ?? '').slice(1))) {
     if (COUNT.includes(flag) && /^\d+$/.test(value)) {
-      wanted.ranks = { kind: 'cpu', count: Number(value) };
+      wanted.count = Number(value);
     } else if (GPUS.includes(flag) && /^[\d, ]+$/.test(unquoted(value))) {
-      const ids = unquoted(value).split(',').map(Number);
-      wanted.ranks = { kind: 'gpus', ids };
+      wanted.onGpus = true;
+      wanted.gpus = unquoted(value).split(',').map(Number);
     } else if (NAME.includes(flag)) {
       wanted.name = unquoted(value);
     } else if (FRAMEWORK.includes(flag)) {
@@ -105,10 +107,10 @@ export function withFirstLine(source: string, wanted: Wanted): string {
   const kept = pairs(wordsOf(before ?? '').slice(1))
     .filter(({ flag }) => ![...ASKED, DETACH].some(flags => flags.includes(flag)))
     .map(({ written }) => written);
-  const { ranks, name, framework, detach } = wanted;
+  const { onGpus, gpus, count, name, framework, detach } = wanted;
   const words = [
     MAGIC,
-    ranks.kind === 'cpu' ? `-n ${ranks.count}` : `--gpus ${ranks.ids.join(',')}`,
+    onGpus ? `--gpus ${gpus.join(',')}` : `-n ${count}`,
     ...(framework === 'auto' ? [] : [`--framework ${framework}`]),
     ...(name ? [`--name ${quoted(name)}`] : []),
     ...(detach ? ['-d'] : []),

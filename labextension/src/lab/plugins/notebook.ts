@@ -281,7 +281,9 @@ async function askRanks(
     devices => devices.gpus,
     () => [],
   );
-  const before = wantedOf(source);
+  const written = wantedOf(source);
+  const free = gpus.filter(({ holders }) => !holders.length).map(({ index }) => index);
+  const before = written.onGpus ? written : { ...written, gpus: free };
   let wanted: Wanted | null = before;
   const body = new ViewWidget(async () => {
     const { RanksForm } = await import('../views/RanksForm');

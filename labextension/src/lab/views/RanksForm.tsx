@@ -23,23 +23,14 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
   const [wanted, setWanted] = useState<Wanted>(before);
   const { theme } = useTheme();
   const names = useId();
-  const { ranks } = wanted;
-  // both choices stay while the other one is looked at
-  const [count, setCount] = useState(ranks.kind === 'cpu' ? ranks.count : 2);
-  const [ids, setIds] = useState<readonly number[]>(
-    ranks.kind === 'gpus' ? ranks.ids : gpus.filter(({ holders }) => !holders.length).map(gpu => gpu.index),
-  );
-  const complete = ranks.kind === 'cpu' ? ranks.count >= 1 && ranks.count <= 1024 : ranks.ids.length > 0;
+  const { onGpus, count } = wanted;
+  const complete = onGpus ? wanted.gpus.length > 0 : count >= 1 && count <= 1024;
   useEffect(() => onChange(complete ? wanted : null), [onChange, complete, wanted]);
   const change = (part: Partial<Wanted>): void => setWanted(last => ({ ...last, ...part }));
-  const onCpu = (number: number): void => {
-    setCount(number);
-    change({ ranks: { kind: 'cpu', count: number } });
-  };
-  const onGpus = (chosen: readonly number[]): void => {
-    const sorted = [...chosen].sort((a, b) => a - b);
-    setIds(sorted);
-    change({ ranks: { kind: 'gpus', ids: sorted } });
+  const toggle = (gpu: number): void => {
+    const others = wanted.gpus.filter(each => each !== gpu);
+    const chosen = others.length < wanted.gpus.length ? others : [...others, gpu];
+    change({ gpus: chosen.sort((a, b) => a - b) });
   };
   return (
     <form className="nbdist nbdist-form" data-theme={theme} onSubmit={event => event.preventDefault()}>
@@ -48,8 +39,8 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
           <input
             type="radio"
             name={names}
-            checked={ranks.kind === 'cpu'}
-            onChange={() => onCpu(count || 1)}
+            checked={!onGpus}
+            onChange={() => change({ onGpus: false })}
           />
           {words.formCpu}
         </label>
@@ -61,17 +52,17 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
             min={1}
             max={1024}
             value={count}
-            disabled={ranks.kind !== 'cpu'}
-            onChange={event => onCpu(Number(event.currentTarget.value))}
+            disabled={onGpus}
+            onChange={event => change({ count: Number(event.currentTarget.value) })}
           />
         </label>
         <label className="nbdist-row">
           <input
             type="radio"
             name={names}
-            checked={ranks.kind === 'gpus'}
+            checked={onGpus}
             disabled={gpus.length === 0}
-            onChange={() => onGpus(ids)}
+            onChange={() => change({ onGpus: true })}
           />
           {words.formGpus}
         </label>
@@ -80,11 +71,9 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
           <label key={gpu.index} className="nbdist-row nbdist-form-inner">
             <input
               type="checkbox"
-              checked={ids.includes(gpu.index)}
-              disabled={ranks.kind !== 'gpus'}
-              onChange={() =>
-                onGpus(ids.includes(gpu.index) ? ids.filter(each => each !== gpu.index) : [...ids, gpu.index])
-              }
+              checked={wanted.gpus.includes(gpu.index)}
+              disabled={!onGpus}
+              onChange={() => toggle(gpu.index)}
             />
             GPU {gpu.index}
             <span className="nbdist-quiet">{aboutGpu(gpu)}</span>
