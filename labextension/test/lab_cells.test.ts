@@ -64,7 +64,9 @@ test('the form begins with what the line says, and writes it again', () => {
   const wanted = wantedOf(source);
 
   expect(wanted).toEqual({
-    onGpus: true, gpus: [0, 3], count: 2,
+    onGpus: true,
+    gpus: [0, 3],
+    count: 2,
     name: 'my net',
     framework: 'paddle',
     detach: true,
@@ -209,7 +211,9 @@ test('the form reads and changes a line as the server writes it', () => {
   const before = wantedOf(`${line}\ntrain()`);
 
   expect(before).toEqual({
-    onGpus: false, gpus: [], count: 3,
+    onGpus: false,
+    gpus: [],
+    count: 3,
     name: 'mine',
     framework: 'torch',
     detach: false,

@@ -115,18 +115,15 @@ export class EntryRows extends Watched {
     };
   }
 
-  locate(at: number, place: LineLocation): void {
+  locate(at: number): LineLocation | null {
     const entry = at - this.above;
-    place.block = null;
-    if (entry < 0 || this.entries.set.items[entry]! & ~SET) {
-      return;
+    const { rank, line, set } = this.entries;
+    if (entry < 0 || set.items[entry]! & ~SET) {
+      return null;
     }
-    const number = this.entries.line.items[entry]!;
-    const block = this.logs.get(this.entries.rank.items[entry]!)!.blockOf(number);
-    if (block && number >= block.first) {
-      place.block = block;
-      place.index = block.indexOf(number);
-    }
+    const number = line.items[entry]!;
+    const block = this.logs.get(rank.items[entry]!)!.blockOf(number);
+    return block && number >= block.first ? { block, index: block.indexOf(number) } : null;
   }
 
   columns(from: number, to: number, into: Uint16Array): void {
@@ -184,10 +181,9 @@ export class EntryRows extends Watched {
 
   /** Return the first entry that begins an error; -1 for none. */
   protected lookForError(): number {
-    const place: LineLocation = { block: null, index: 0 };
     for (let at = this.above; at < this.count; at++) {
-      this.locate(at, place);
-      if (place.block?.isError(place.index)) {
+      const place = this.locate(at);
+      if (place?.block.isError(place.index)) {
         return at - this.above;
       }
     }

@@ -114,11 +114,11 @@ export class RankLog extends Watched implements LogRows {
     if (at < this.above) {
       return { kind: 'dropped', rank, line: 0, ranks, time: NaN, text: '', amount: this.first };
     }
-    const block = this.blockAt(at);
-    const index = at - this.above - block.rowStart - block.placeholders;
-    if (index < 0) {
-      return this.placeholder(block);
+    const place = this.locate(at);
+    if (!place) {
+      return this.placeholder(this.blockAt(at));
     }
+    const { block, index } = place;
     const text = this.unpacked.lines(block)[index]!;
     return { kind: 'line', rank, line: block.lineAt(index), ranks, time: block.time(index), text, amount: 0 };
   }
@@ -136,13 +136,10 @@ export class RankLog extends Watched implements LogRows {
     };
   }
 
-  locate(at: number, place: LineLocation): void {
-    place.block = null;
-    if (at >= this.above) {
-      const block = this.blockAt(at);
-      place.index = at - this.above - block.rowStart - block.placeholders;
-      place.block = place.index < 0 ? null : block;
-    }
+  locate(at: number): LineLocation | null {
+    const block = at < this.above ? undefined : this.blockAt(at);
+    const index = block ? at - this.above - block.rowStart - block.placeholders : -1;
+    return block && index >= 0 ? { block, index } : null;
   }
 
   columns(from: number, to: number, into: Uint16Array): void {

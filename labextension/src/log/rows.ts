@@ -15,10 +15,10 @@ export interface LogRow {
   readonly amount: number;
 }
 
-/** The block and index of a row's line; block is null for placeholders. */
+/** The place of a row's line in a block. */
 export interface LineLocation {
-  block: Block | null;
-  index: number;
+  readonly block: Block;
+  readonly index: number;
 }
 
 /** At `at`, `removed` rows have gone and `added` have come (rows that changed count as both). */
@@ -34,7 +34,8 @@ export interface LogRows {
   /** least number of rows higher than a line of text; 0 for none */
   readonly high: number;
   row(at: number): LogRow;
-  locate(at: number, place: LineLocation): void;
+  /** The place of a row's line; null for a placeholder. */
+  locate(at: number): LineLocation | null;
   /** Columns that the texts of rows `from` to `to` take (or `HIGH`, and of how many lines), into `into` from its position 0 on. */
   columns(from: number, to: number, into: Uint16Array): void;
   /** The row of a rank's line, or of the next line there is; the search begins at `from`. */

@@ -2,7 +2,7 @@
 import type { Block } from './block';
 import { growing32, lowerBound } from './growing';
 import { plain } from './ansi';
-import { type LogRows, type LineLocation, RowMark } from './rows';
+import { type LogRows, RowMark } from './rows';
 import type { Slices } from './slices';
 
 /** rows looked at between two looks at the clock */
@@ -22,7 +22,6 @@ export class LogSearch {
   private current: RowMark | null = null;
   /** a search has begun and no match has been gone to yet */
   private seeking = false;
-  private readonly place: LineLocation = { block: null, index: 0 };
   private unwatch: () => void = () => undefined;
 
   constructor(
@@ -126,10 +125,9 @@ export class LogSearch {
     const end = this.rows.count;
     for (let at = this.searched; at < end; at++) {
       this.searched = at + 1;
-      this.rows.locate(at, this.place);
-      const { block, index } = this.place;
+      const place = this.rows.locate(at);
       const { unpacked } = this;
-      if (block && this.hit(block, index)) {
+      if (place && this.hit(place.block, place.index)) {
         this.matches.push(at);
       }
       // unpacking a block takes as long as hundreds of rows

@@ -45,8 +45,8 @@ abstract class Subset extends Watched implements LogRows {
     return this.all.row(this.rowAt(at));
   }
 
-  locate(at: number, place: LineLocation): void {
-    this.all.locate(this.rowAt(at), place);
+  locate(at: number): LineLocation | null {
+    return this.all.locate(this.rowAt(at));
   }
 
   columns(from: number, to: number, into: Uint16Array): void {

@@ -1,6 +1,6 @@
 /** The log as nodes: its rows, the lines that still grow, a long line whole. Text of the log only ever becomes text nodes. */
 import { clock } from '../words/formats';
-import { element, rankColour } from '../page/nodes';
+import { buttonNode, element, rankColour } from '../page/nodes';
 import { logWords } from '../words/log';
 import { LONG, plain, SHOWN_OF_LONG } from '../log/ansi';
 import { heightInLines, outputOf, type Outputs } from '../log/outputs';
@@ -27,18 +27,6 @@ const CELL_LINE = /File "[^"]*\/runs\/(?:[^"]*\/)?cell\.py", (line (\d+))/;
 function timeText(seconds: number): string {
   const tenths = Math.floor(seconds * 10 + 0.001);
   return tenths >= 36_000 ? clock(tenths / 10) : `${clock(tenths / 10)}.${tenths % 10}`;
-}
-
-/** Return a button that is still empty; `label`, if any, is its name and its hint. */
-function buttonOf(className: string, label: string, onClick: () => void): HTMLElement {
-  const button = element('button', className) as HTMLButtonElement;
-  button.type = 'button';
-  if (label) {
-    button.title = label;
-    button.setAttribute('aria-label', label);
-  }
-  button.addEventListener('click', onClick);
-  return button;
 }
 
 /** Return the node of a row. `now`: it holds the current match. */
@@ -92,7 +80,7 @@ function lineNode(row: LogRow, now: boolean, drawing: Drawing): HTMLElement {
 
 function moreNode(row: LogRow, rest: number, now: boolean, drawing: Drawing): HTMLElement {
   const text = logWords.more(rest);
-  const button = buttonOf('nbdist-more', '', () => drawing.onMore(row));
+  const button = buttonNode('nbdist-more', '', () => drawing.onMore(row));
   // the match is in the part that is not shown
   button.append(now ? element('mark', 'nbdist-now', text) : text);
   return button;
@@ -127,9 +115,8 @@ function appendText(
       const marked = mark < 0 ? piece : element('mark', now && mark === 0 ? 'nbdist-now' : '', piece);
       if (start === linkStart) {
         const number = Number(match![2]);
-        link = buttonOf('nbdist-link nbdist-cell-link', logWords.cellLine(number), () =>
-          drawing.onCellLine(number),
-        );
+        link = buttonNode('nbdist-link nbdist-cell-link', '', () => drawing.onCellLine(number));
+        link.title = link.ariaLabel = logWords.cellLine(number);
         node.append(link);
       }
       (start < linkEnd && link ? link : node).append(styled(span, marked));
@@ -279,8 +266,8 @@ export class WholeLine {
         text.append(element('br'), outputNode(drawing.outputs, output, row.rank, plain(row.text)));
       }
       node.classList.toggle('nbdist-whole-output', output !== null);
-      const close = buttonOf('nbdist-button nbdist-tool', logWords.close, this.onClose);
-      close.append('×');
+      const close = buttonNode('nbdist-button nbdist-tool', '×', this.onClose);
+      close.title = close.ariaLabel = logWords.close;
       node.append(text, close);
     }
   }

@@ -10,6 +10,16 @@ export function element(tag: string, className = '', text?: string): HTMLElement
   return node;
 }
 
+/** Return a button; it is named by its text. */
+export function buttonNode(className: string, text: string, onClick?: () => void): HTMLButtonElement {
+  const button = element('button', className, text) as HTMLButtonElement;
+  button.type = 'button';
+  if (onClick) {
+    button.addEventListener('click', onClick);
+  }
+  return button;
+}
+
 /** Return the colour of a rank, or of a compared run. */
 export function rankColour(rank: number): string {
   return `var(--nb-r${rank % 8})`;

@@ -83,7 +83,14 @@ const ASKED: readonly (readonly string[])[] = [COUNT, GPUS, NAME, FRAMEWORK];
 
 /** Return the choices that the cell's first line makes now, as far as the form knows them. */
 export function wantedOf(source: string): Wanted {
-  const wanted = { onGpus: false, gpus: [] as number[], count: 2, name: '', framework: 'auto', detach: false };
+  const wanted = {
+    onGpus: false,
+    gpus: [] as number[],
+    count: 2,
+    name: '',
+    framework: 'auto',
+    detach: false,
+  };
   for (const { flag, value } of pairs(wordsOf(firstLine(source) ?? '').slice(1))) {
     if (COUNT.includes(flag) && /^\d+$/.test(value)) {
       wanted.count = Number(value);

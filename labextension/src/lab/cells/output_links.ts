@@ -1,6 +1,6 @@
 /** The links and buttons in the outputs of a cell. */
 import { type PageRequest, askPage } from '../../page/actions';
-import { element } from '../../page/nodes';
+import { buttonNode } from '../../page/nodes';
 import { words as panelWords } from '../../words/panel';
 
 const NAMED = /\bline (\d+) of the cell\b|\bcell line (\d+)|单元格?第 (\d+) 行/i;
@@ -39,8 +39,7 @@ export function linkLines(error: Element): void {
     const named = node.splitText(match.index);
     const rest = named.splitText(match[0].length);
     const line = numberIn(match)!;
-    const link = element('button', 'nbdist-error-link') as HTMLButtonElement;
-    link.type = 'button';
+    const link = buttonNode('nbdist-error-link', '');
     link.dataset['cellLine'] = String(line);
     link.title = panelWords.toCell(line);
     named.replaceWith(link);
@@ -62,14 +61,8 @@ export const MENDED = '.nbdist-mended[data-line]';
 
 export function addMendingButton(place: HTMLElement, run: (line: string) => void): void {
   if (!place.firstChild) {
-    const button = element(
-      'button',
-      'nbdist-summary-button',
-      place.dataset['label'] ?? '',
-    ) as HTMLButtonElement;
-    button.type = 'button';
-    button.addEventListener('click', () => run(place.dataset['line']!));
-    place.append(button);
+    const { label = '', line = '' } = place.dataset;
+    place.append(buttonNode('nbdist-summary-button', label, () => run(line)));
   }
 }
 
@@ -85,9 +78,9 @@ export function addButtons(summary: HTMLElement): void {
   const runId = summary.dataset['run']!;
   const label = summary.dataset['label'] ?? runId;
   const button = (text: string, request: Pick<PageRequest, 'action' | 'tab'>): HTMLElement => {
-    const made = element('button', 'nbdist-summary-button', text) as HTMLButtonElement;
-    made.type = 'button';
-    made.addEventListener('click', () => askPage({ ...request, runId, label, from: made }));
+    const made = buttonNode('nbdist-summary-button', text, () =>
+      askPage({ ...request, runId, label, from: made }),
+    );
     return made;
   };
   full.hidden = true;

@@ -83,15 +83,15 @@ class Completer implements ICompletionProvider {
   ): Promise<CompletionHandler.ICompletionItemsReply> {
     const { line, column } = editor?.getCursorPosition() ?? { line: 0, column: 0 };
     const before = editor?.getOffsetAt({ line, column: 0 }) ?? 0;
-    const found = await this.at(editor?.getLine(line) ?? '', column, line);
-    const items = (found?.items ?? []).map(({ text, label, option }) => ({
+    const completion = await this.at(editor?.getLine(line) ?? '', column, line);
+    const items = (completion?.items ?? []).map(({ text, label, option }) => ({
       // JupyterLab explains what is selected in a pane that is off unless it is chosen
       label: option ? `${label} · ${localized(option.help)}` : label,
       insertText: text,
       type: option ? 'option' : 'magic',
       ...(option && { documentation: localized(option.help) }),
     }));
-    return { start: before + (found?.start ?? column), end: before + column, items };
+    return { start: before + (completion?.start ?? column), end: before + column, items };
   }
 }
 

@@ -145,11 +145,11 @@ export class Runs {
     if (wanted === this.search) {
       return;
     }
+    // the runs that are shown stay until the server has answered
+    this.matching.ids = this.shown.ids;
+    this.matching.next = null;
     this.search = wanted;
     this.searching = wanted !== '';
-    // what is here already is shown at once, the rest when the server has answered
-    this.matching.ids = this.all.ids.filter(id => matches(this.known.get(id), wanted));
-    this.matching.next = null;
     this.cancelSearch?.();
     this.cancelSearch = this.clock.after(TYPING, () => {
       void this.refresh().finally(() => {
@@ -178,7 +178,9 @@ export class Runs {
     const removed = news.first ? this.missingIn(news.runs) : news.removed;
     removed.forEach(id => this.known.delete(id));
     this.all.add(fresh);
-    this.matching.add(fresh.filter(row => matches(row, this.search)));
+    if (this.search && fresh.length) {
+      void this.refresh();
+    }
     this.changed('ready');
   }
 
@@ -253,19 +255,6 @@ class RunPages {
 /** Compare two rows: pinned runs before live ones, those before the others, the newest first. */
 function byPlace(a: RunRow, b: RunRow): number {
   return Number(b.pinned) - Number(a.pinned) || Number(b.live) - Number(a.live) || b.created - a.created;
-}
-
-/** Return true when every word of the search is in a row's texts, as on the server. */
-function matches(row: RunRow | undefined, search: string): boolean {
-  if (!row) {
-    return false;
-  }
-  const { runId, name, notebook, state, reason, tags, note } = row;
-  const text = [runId, name, notebook, state, reason.en, reason.zh, ...tags, note].join('\n').toLowerCase();
-  return search
-    .toLowerCase()
-    .split(/\s+/)
-    .every(word => text.includes(word));
 }
 
 /** The user's setting of which events are announced. */

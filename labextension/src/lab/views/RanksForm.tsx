@@ -36,12 +36,7 @@ export function RanksForm({ source, before, gpus, onChange }: FormProps): ReactE
     <form className="nbdist nbdist-form" data-theme={theme} onSubmit={event => event.preventDefault()}>
       <fieldset>
         <label className="nbdist-row">
-          <input
-            type="radio"
-            name={names}
-            checked={!onGpus}
-            onChange={() => change({ onGpus: false })}
-          />
+          <input type="radio" name={names} checked={!onGpus} onChange={() => change({ onGpus: false })} />
           {words.formCpu}
         </label>
         <label className="nbdist-row nbdist-form-inner">
