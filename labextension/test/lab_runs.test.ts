@@ -64,7 +64,7 @@ test('what was removed while nobody was connected goes when the list comes anew'
 test('an end and a stall are told once, and not of runs that had ended before', async () => {
   const { server, runs } = service();
   const events: [RunEvent['kind'], string][] = [];
-  runs.onEvent(({ kind, row: { label } }) => events.push([kind, label]));
+  runs.events.subscribe(({ kind, row: { label } }) => events.push([kind, label]));
   server.answers['GET nbdist/api/runs'] = page([row('a-1', running), row('b-2')]);
   await runs.refresh();
   server.lastSocket.onopen!();
@@ -93,7 +93,7 @@ test.each(['the stream', 'a look at the list'])(
   async way => {
     const { server, runs } = service();
     const ended: string[] = [];
-    runs.onEvent(({ kind, row: { label } }) => kind === 'ended' && ended.push(label));
+    runs.events.subscribe(({ kind, row: { label } }) => kind === 'ended' && ended.push(label));
     const known = row('a-1', { created: 10 });
     server.answers['GET nbdist/api/runs'] = page([known]);
     await runs.refresh();
@@ -114,7 +114,7 @@ test.each(['the stream', 'a look at the list'])(
 test('runs that had ended before the page was opened are not told of', async () => {
   const { server, runs } = service();
   const events: RunEvent[] = [];
-  runs.onEvent(event => events.push(event));
+  runs.events.subscribe(event => events.push(event));
   server.answers['GET nbdist/api/runs'] = page([row('c-3', { created: 30 })], 'token');
   await runs.refresh();
   server.answers['GET nbdist/api/runs'] = page([row('b-2', { created: 20 }), row('a-1', { created: 40 })]);

@@ -56,7 +56,7 @@ test('rows that come and go, and another width, give the heights of a fresh look
   const { log, rows } = makeRows([10, 300, 20]);
   const heights = new RowHeights();
   heights.set(rows, 100);
-  rows.watch((at, removed, added) => heights.change(rows, at, removed, added));
+  rows.subscribe((at, removed, added) => heights.change(rows, at, removed, added));
 
   log.receive([delta(0, 5, ['x'.repeat(250), 'y'])], null);
   log.receive([delta(0, 3, ['x'.repeat(900), 'z'])], null);

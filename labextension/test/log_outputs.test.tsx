@@ -57,7 +57,7 @@ test('rows of outputs are higher than others, wrapped or not', () => {
   const log = new RunLog({ turns: new FakeTurns() });
   const heights = new RowHeights();
   const rows = log.rank(0);
-  rows.watch((at, removed, added) => heights.change(rows, at, removed, added));
+  rows.subscribe((at, removed, added) => heights.change(rows, at, removed, added));
   log.receive([delta(0, 0, ['before', 'x'.repeat(250)])], null);
   heights.set(rows, 0);
   expect(heights.total).toBe(2);

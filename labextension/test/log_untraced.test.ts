@@ -48,7 +48,7 @@ test('lines that come later are searched, too', () => {
   const log = logOf(['step 1']);
   const rows = new Untraced(log.rank(0), () => true);
   const changes: number[][] = [];
-  rows.watch((...change) => changes.push(change));
+  rows.subscribe((...change) => changes.push(change));
 
   log.receive([delta(0, 1, [...INTERRUPTED(0), 'over'])], null);
 

@@ -1,5 +1,6 @@
 /** The rows of a pane, made on request, and the sets of ranks that wrote them. */
 import type { Block } from './block';
+import { Emitter } from './emitter';
 import { growing16, growing32 } from './growing';
 
 /** `amount` is in bytes of the log. `missing`: they have not come; 0 when that is not known. `skipped`: they were
@@ -40,7 +41,7 @@ export interface LogRows {
   columns(from: number, to: number, into: Uint16Array): void;
   /** The row of a rank's line, or of the next line there is; the search begins at `from`. */
   find(rank: number, line: number, from: number): number;
-  watch(listener: RowsListener): () => void;
+  subscribe(listener: RowsListener): () => void;
 }
 
 /** columns of rows that stand for missing lines; their words differ by language */
@@ -49,20 +50,7 @@ export const PLACEHOLDER_COLUMNS = 64;
 export const FOLD_COLUMNS = 6;
 
 /** Rows that are watched. */
-export class Watched {
-  private readonly listeners = new Set<RowsListener>();
-
-  watch(listener: RowsListener): () => void {
-    this.listeners.add(listener);
-    return () => void this.listeners.delete(listener);
-  }
-
-  protected tell(at: number, removed: number, added: number): void {
-    for (const listener of this.listeners) {
-      listener(at, removed, added);
-    }
-  }
-}
+export const Watched = Emitter<Parameters<RowsListener>>;
 
 /** A row that is kept track of while rows come and go. */
 export class RowMark {

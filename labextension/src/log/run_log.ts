@@ -1,6 +1,7 @@
 /** All logs of a run that this page has: fed with deltas, read by panes. */
 import type { LogDelta } from '../protocol/log';
 import { type Block, Unpacked } from './block';
+import { Emitter } from './emitter';
 import { MergedLog } from './merged_log';
 import { Outputs } from './outputs';
 import { RankLog } from './rank_log';
@@ -19,7 +20,8 @@ interface RunLogOptions {
   bound?: number;
 }
 
-export class RunLog {
+/** Tells when there is something new. */
+export class RunLog extends Emitter {
   readonly all: MergedLog;
   readonly outputs = new Outputs();
   /** true when lines that have come are being put in their places */
@@ -29,7 +31,6 @@ export class RunLog {
   private readonly logs = new Map<number, RankLog>();
   private readonly sets = new RankSets();
   private readonly unpacked = new Unpacked();
-  private readonly listeners = new Set<() => void>();
   private readonly inbox = new Inbox(delta => this.rank(delta.rank).receive(delta));
   private readonly closed: Block[] = [];
   private readonly bound: number;
@@ -38,6 +39,7 @@ export class RunLog {
   private notified = -Infinity;
 
   constructor({ turns = browserTurns(), bound = 64 * 1024 * 1024 }: RunLogOptions = {}) {
+    super();
     this.turns = turns;
     this.slices = new Slices(turns);
     this.bound = bound;
@@ -91,12 +93,6 @@ export class RunLog {
     return this.packed;
   }
 
-  /** Call `listener` when there is something new. */
-  subscribe(listener: () => void): () => void {
-    this.listeners.add(listener);
-    return () => void this.listeners.delete(listener);
-  }
-
   private readonly merge = (timeUp: () => boolean): boolean => {
     const read = this.inbox.readOn(timeUp);
     this.all.limit = this.inbox.limit;
@@ -106,7 +102,7 @@ export class RunLog {
     // what is merged in many turns is not drawn after each of them
     if (done || now - this.notified >= BETWEEN_DRAWINGS) {
       this.notified = now;
-      this.notify();
+      this.tell();
     }
     return done;
   };
@@ -149,13 +145,7 @@ export class RunLog {
     }
     if (dropped) {
       this.all.dropFront();
-      this.notify();
-    }
-  }
-
-  private notify(): void {
-    for (const listener of this.listeners) {
-      listener();
+      this.tell();
     }
   }
 }

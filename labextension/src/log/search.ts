@@ -35,7 +35,7 @@ export class LogSearch {
   /** Search in other rows. */
   show(rows: LogRows): void {
     this.unwatch();
-    this.unwatch = rows.watch((at, removed, added) => this.changed(at, removed, added));
+    this.unwatch = rows.subscribe((at, removed, added) => this.changed(at, removed, added));
     this.rows = rows;
     this.current = null;
     this.seeking = false;

@@ -16,7 +16,7 @@ abstract class Subset extends Watched implements LogRows {
 
   constructor(protected readonly all: LogRows) {
     super();
-    this.unwatch = all.watch(at => {
+    this.unwatch = all.subscribe(at => {
       const before = this.count;
       const kept = this.take(at);
       this.tell(kept, before - kept, this.count - kept);

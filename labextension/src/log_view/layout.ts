@@ -6,9 +6,8 @@ import type { LogRows } from '../log/rows';
 const CHUNK = 1024;
 
 export class RowHeights {
-  private readonly columns = growing16();
+  /** text lines of each row, where they differ, and of each chunk of rows */
   private readonly lines = growing16();
-  /** text lines of each chunk of rows */
   private sums: number[] = [];
   private width = Infinity;
   private rows = 0;
@@ -17,26 +16,16 @@ export class RowHeights {
 
   /** Set the heights of `rows` on a pane `width` columns wide; 0: no wrapping. */
   set(rows: LogRows, width: number): void {
-    const known = this.differ;
-    this.rows = rows.count;
+    this.clear();
     this.width = width || Infinity;
     this.differ = width > 0 || rows.high > 0;
-    if (!this.differ) {
-      this.columns.truncate(0);
-      this.lines.truncate(0);
-      this.sums = [];
-    } else if (known && this.columns.length === this.rows) {
-      this.compute(0);
-    } else {
-      this.columns.truncate(0);
-      this.change(rows, 0, 0, this.rows);
-    }
+    this.change(rows, 0, 0, rows.count);
   }
 
   /** Forget everything: other rows are shown. */
   clear(): void {
-    this.columns.truncate(0);
-    this.width = Infinity;
+    this.lines.truncate(0);
+    this.sums = [];
     this.differ = false;
     this.rows = 0;
   }
@@ -47,10 +36,13 @@ export class RowHeights {
     if (!this.differ && rows.high) {
       this.set(rows, 0);
     } else if (this.differ) {
-      const columns = new Uint16Array(added);
-      rows.columns(at, at + added, columns);
-      this.columns.splice(at, removed, columns);
-      this.compute(at);
+      const taken = new Uint16Array(added);
+      rows.columns(at, at + added, taken);
+      const lines = taken.map(columns =>
+        columns > HIGH ? columns - HIGH : Math.max(1, Math.ceil(columns / this.width)),
+      );
+      this.lines.splice(at, removed, lines);
+      this.sumFrom(Math.floor(at / CHUNK));
     }
   }
 
@@ -106,25 +98,12 @@ export class RowHeights {
     return true;
   }
 
-  private compute(from: number): void {
-    const { columns, width } = this;
-    const start = Math.floor(from / CHUNK) * CHUNK;
-    const known = Math.min(from, this.lines.length);
-    if (this.lines.items.length < columns.items.length) {
-      this.lines.splice(this.lines.length, 0, new Uint16Array(columns.items.length - this.lines.length));
-    }
-    this.lines.length = columns.length;
-    for (let row = known; row < columns.length; row++) {
-      const taken = columns.items[row]!;
-      this.lines.items[row] = taken > HIGH ? taken - HIGH : Math.max(1, Math.ceil(taken / width));
-    }
-    this.sums.length = start / CHUNK;
-    for (let row = start; row < columns.length; row += CHUNK) {
-      let sum = 0;
-      for (let i = row; i < Math.min(row + CHUNK, columns.length); i++) {
-        sum += this.lines.items[i]!;
-      }
-      this.sums.push(sum);
+  private sumFrom(chunk: number): void {
+    const { items, length } = this.lines;
+    this.sums.length = chunk;
+    for (let row = chunk * CHUNK; row < length; row += CHUNK) {
+      const lines = items.subarray(row, Math.min(row + CHUNK, length));
+      this.sums.push(lines.reduce((sum, each) => sum + each, 0));
     }
   }
 }

@@ -104,7 +104,7 @@ export class LogScreen {
     this.rows = rows;
     this.rank = rank;
     this.search.show(rows);
-    this.unwatch = rows.watch((at, removed, added) => this.changed(at, removed, added));
+    this.unwatch = rows.subscribe((at, removed, added) => this.changed(at, removed, added));
     this.pointed = this.whole.row = this.read = null;
     this.viewed.clear();
     this.width.clear();

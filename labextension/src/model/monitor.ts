@@ -1,6 +1,7 @@
 /** The news of a monitor: the runs, the machine, warm ranks (nbdist/panel/overview.py). The kernel sends it in words,
  * in the page's language, while a view of it is seen. */
 import { fields, flag, listOf, Malformed, number, object, or, type Reader, text } from '../protocol/readers';
+import { Emitter } from '../log/emitter';
 import { pageNow } from './run_model';
 
 const share = or(number, null);
@@ -46,20 +47,14 @@ const overview = fields({
 /** milliseconds that a view may take to move */
 const MOVE = 1000;
 
-/** The last overview, and who is to hear of the next, or that the place of the monitor changes. */
-export class MonitorFeed {
+/** The last overview. Tells of the next, and whether the place of the monitor changes. */
+export class MonitorFeed extends Emitter<[moving: boolean]> {
   news: Overview | null = null;
   /** its arrival, in the page's seconds */
   newsAt = 0;
   private readonly seen = new Set<object>();
   private told: boolean | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private readonly hearers = new Set<(moving: boolean) => void>();
-
-  listen(hear: (moving: boolean) => void): () => void {
-    this.hearers.add(hear);
-    return () => this.hearers.delete(hear);
-  }
 
   /** Take that a view is seen or not; `tell` when that any is seen has changed, of a view that moves not. */
   see(view: object, seen: boolean, tell: (seen: boolean) => void): void {
@@ -78,7 +73,7 @@ export class MonitorFeed {
         this.news = overview(content);
         this.newsAt = pageNow();
       }
-      this.hearers.forEach(hear => hear(kind === 'moving'));
+      this.tell(kind === 'moving');
     } catch (problem) {
       if (!(problem instanceof Malformed)) {
         throw problem;

@@ -1,5 +1,6 @@
 /** The received data of a run, and its times. Any number of views draw one model; it draws nothing itself. */
 import { keyOf } from './charts';
+import { Emitter } from '../log/emitter';
 import { RunLog } from '../log/run_log';
 import { movingMean, utilisation } from '../words/formats';
 import type { Answer, Message, RankView, RunView } from '../protocol/run';
@@ -28,7 +29,8 @@ const PAGE: Pace = {
   frame: draw => requestAnimationFrame(() => void setTimeout(draw)),
 };
 
-export class RunModel {
+/** Tells when something but lines has come: those the log draws by itself. */
+export class RunModel extends Emitter {
   view: RunView | null = null;
   /** arrival of `view`, and of the last message, in the page's seconds */
   viewAt = 0;
@@ -45,7 +47,6 @@ export class RunModel {
   /** counts what came, except for lines; equal means that nothing else has changed */
   version = 0;
 
-  private readonly listeners = new Set<() => void>();
   private asking: readonly { kind: Answer['kind']; answered: (answer: never) => void }[] = [];
   private notes: readonly string[] = [];
   private errors = 0;
@@ -55,6 +56,7 @@ export class RunModel {
   private pullPeriod = FIRST_PULL;
 
   constructor(private readonly pace: Pace = PAGE) {
+    super();
     this.heardAt = pace.now();
     this.log.subscribe(() => {
       const { allErrors } = this.log;
@@ -64,12 +66,6 @@ export class RunModel {
       }
     });
   }
-
-  /** Call `listener` when something but lines has come: those the log draws by itself. */
-  readonly subscribe = (listener: () => void): (() => void) => {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  };
 
   receive(message: Message): void {
     this.heardAt = this.pace.now();
@@ -157,7 +153,7 @@ export class RunModel {
       this.scheduled = true;
       this.pace.frame(() => {
         this.scheduled = false;
-        this.listeners.forEach(listener => listener());
+        this.tell();
       });
     }
   }

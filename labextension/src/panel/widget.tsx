@@ -29,7 +29,7 @@ export default {
     };
     model.on('change:placed', place);
     const stopListening = listen(model);
-    const forget = feed?.listen(moving => {
+    const forget = feed?.subscribe(moving => {
       if (moving) {
         leave?.();
         leave = null;

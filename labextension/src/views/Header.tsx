@@ -177,15 +177,9 @@ function RunProgress({ progress, narrow }: { progress: Progress; narrow: boolean
 }
 
 function Elapsed({ view, viewAt, knownUntil, narrow }: HeaderProps): ReactElement {
-  const [before, after] = words.elapsed('|').split('|');
   const elapsed = useElapsed(view, viewAt);
-  return (
-    <span className="nbdist-small nbdist-elapsed">
-      {!narrow && <span className="nbdist-quiet">{before}</span>}
-      {clock(knownUntil ?? elapsed)}
-      {!narrow && <span className="nbdist-quiet">{after}</span>}
-    </span>
-  );
+  const time = clock(knownUntil ?? elapsed);
+  return <span className="nbdist-small nbdist-elapsed">{narrow ? time : words.elapsed(time)}</span>;
 }
 
 interface MenuItem {

@@ -110,7 +110,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
       // shown all the same, they are counted as they were
       const count = (): void => setTracebackLines(untraced?.hidden ?? 0);
       count();
-      untraced?.watch(count);
+      untraced?.subscribe(count);
     }
     return () => {
       untraced?.end();

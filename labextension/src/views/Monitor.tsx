@@ -32,7 +32,7 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement {
   const size = useSize(root);
   const { theme } = useTheme();
   const news = useSyncExternalStore(
-    hear => feed.listen(hear),
+    feed.subscribe,
     () => feed.news,
   );
   const [hint, setHint] = useState('');

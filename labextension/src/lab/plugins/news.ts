@@ -52,7 +52,7 @@ const notices: JupyterFrontEndPlugin<void> = {
     const setting = async (name: string): Promise<unknown> =>
       (await registry?.load(notices.id))?.get(name).composite;
     const isWantedOutside = async (): Promise<boolean> => (await setting('outsideThePage')) === true;
-    service.runs.onEvent(
+    service.runs.events.subscribe(
       announcements({
         level: async () => ((await setting('notices')) ?? 'all') as NoticeLevel,
         sees: row => notebooks !== null && isSeen(notebooks, row),

@@ -83,7 +83,7 @@ function followKernel(service: IRunService, panel: NotebookPanel): void {
       take(runs.liveRows);
     }
   });
-  const unsubscribe = runs.onEvent(({ kind, row }) => {
+  const unsubscribe = runs.events.subscribe(({ kind, row }) => {
     if (kind === 'ended') {
       setTimeout(() => take([row]), SHOWN);
     }

@@ -2,6 +2,7 @@
  * news are announced. It asks once, and follows the stream from then on. */
 import { useSyncExternalStore } from 'react';
 
+import { Emitter } from '../../log/emitter';
 import { type Client, type ListPage, NoExtension, Refusal, type RunNews, type RunRow } from './client';
 import { BROWSER_CLOCK, type Clock, type Stream } from './stream';
 
@@ -19,7 +20,8 @@ export interface RunEvent {
   row: RunRow;
 }
 
-export class Runs {
+/** Tells when the list has changed. */
+export class Runs extends Emitter {
   state: ListState = 'unknown';
   /** the server's reason for not reading the runs */
   refusal = '';
@@ -30,11 +32,12 @@ export class Runs {
    * change */
   rows: readonly RunRow[] = [];
 
+  /** runs that end, stall or go on again */
+  readonly events = new Emitter<[RunEvent]>();
+
   private readonly known = new Map<string, RunRow>();
   private readonly all = new RunPages();
   private readonly matching = new RunPages();
-  private readonly listeners = new Set<() => void>();
-  private readonly eventListeners = new Set<(event: RunEvent) => unknown>();
   private cancelSearch: (() => void) | null = null;
   private begun = false;
   private loading = false;
@@ -47,6 +50,7 @@ export class Runs {
     private readonly stream: Stream,
     private readonly clock: Clock = BROWSER_CLOCK,
   ) {
+    super();
     stream.onRuns(news => this.hear(news));
     // of a server that is away, or was, the answer says how it stands
     stream.onState(() => {
@@ -54,17 +58,6 @@ export class Runs {
         void this.refresh();
       }
     });
-  }
-
-  readonly subscribe = (listener: () => void): (() => void) => {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  };
-
-  /** Call back for each run that ends, stalls or goes on again from now on. */
-  onEvent(listener: (event: RunEvent) => unknown): () => void {
-    this.eventListeners.add(listener);
-    return () => this.eventListeners.delete(listener);
   }
 
   get liveRows(): readonly RunRow[] {
@@ -213,10 +206,9 @@ export class Runs {
       }
       this.known.set(row.runId, row);
       if (!row.live && (before ? before.live : row.created > newest)) {
-        this.eventListeners.forEach(listener => listener({ kind: 'ended', row }));
+        this.events.tell({ kind: 'ended', row });
       } else if (before && before.stalled !== row.stalled && row.live) {
-        const kind = row.stalled ? 'stalled' : 'resumed';
-        this.eventListeners.forEach(listener => listener({ kind, row }));
+        this.events.tell({ kind: row.stalled ? 'stalled' : 'resumed', row });
       }
     }
   }
@@ -227,7 +219,7 @@ export class Runs {
       this.becomeReady();
     }
     this.rows = this.shown.ids.flatMap(id => this.known.get(id) ?? []).sort(byPlace);
-    this.listeners.forEach(listener => listener());
+    this.tell();
   }
 }
 
