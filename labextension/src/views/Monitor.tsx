@@ -31,10 +31,7 @@ export function Monitor({ source }: { source: MonitorSource }): ReactElement {
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
   const { theme } = useTheme();
-  const news = useSyncExternalStore(
-    feed.subscribe,
-    () => feed.news,
-  );
+  const news = useSyncExternalStore(feed.subscribe, () => feed.news);
   const [hint, setHint] = useState('');
   useSeen(root, source);
   return (

@@ -1,5 +1,5 @@
-/** A run's tabs: all and the ranks at the left, pages at the right; of many ranks a field picks one. */
-import { type InputEvent, type KeyboardEvent, type ReactElement, useId, useRef, useState } from 'react';
+/** A run's tabs: all and the ranks at the left, pages at the right; of many ranks a list picks one. */
+import { type KeyboardEvent, type ReactElement, useRef } from 'react';
 
 import { moved } from './keys';
 import { words } from '../words/panel';
@@ -24,7 +24,7 @@ interface TabsProps {
   /** ranks that have a tab of their own */
   ranks: readonly number[];
   pages: readonly PageTab[];
-  /** number of ranks to pick from; 0 for no field */
+  /** number of ranks to pick from; 0 for no list */
   pick: number;
   /** error lines of the ranks that have any */
   errors: ReadonlyMap<number, number>;
@@ -104,42 +104,22 @@ export function Tabs(props: TabsProps): ReactElement {
   );
 }
 
-/** Draw a field with all ranks to choose from: type a number, or take one. */
+/** Draw all ranks to choose from: typing a number goes to it. */
 function RankPicker({ count, onPick }: { count: number; onPick: (rank: number) => void }): ReactElement {
-  const [text, setText] = useState('');
-  const options = useId();
-  const pick = (written: string): void => {
-    if (/^\d+$/.test(written) && Number(written) < count) {
-      onPick(Number(written));
-      setText('');
-    }
-  };
-  const input = (event: InputEvent<HTMLInputElement>): void => {
-    setText(event.currentTarget.value);
-    // a choice from the list comes as a whole, what is typed as single letters
-    const how = (event.nativeEvent ?? event).inputType;
-    if (how === undefined || how === 'insertReplacementText') {
-      pick(event.currentTarget.value);
-    }
-  };
   return (
-    <>
-      <input
-        className="nbdist-field nbdist-picker"
-        list={options}
-        inputMode="numeric"
-        placeholder={words.pickRank}
-        aria-label={words.pickRankLabel}
-        title={words.pickRankLabel}
-        value={text}
-        onInput={input}
-        onKeyDown={event => event.key === 'Enter' && pick(text.trim())}
-      />
-      <datalist id={options}>
-        {Array.from({ length: count }, (_, rank) => (
-          <option key={rank} value={rank} />
-        ))}
-      </datalist>
-    </>
+    <select
+      className="nbdist-field nbdist-picker"
+      aria-label={words.pickRankLabel}
+      title={words.pickRankLabel}
+      value=""
+      onChange={event => onPick(Number(event.currentTarget.value))}
+    >
+      <option value="" disabled>
+        {words.pickRank}
+      </option>
+      {Array.from({ length: count }, (_, rank) => (
+        <option key={rank}>{rank}</option>
+      ))}
+    </select>
   );
 }

@@ -134,7 +134,7 @@ export const WORDS = inBoth(tr => ({
   all: tr('All', '全部'),
   errors: tr('{n} error line{s}', '{n} 行错误'),
   pickRank: tr('Rank…', '进程…'),
-  pickRankLabel: tr('Show the log of rank (number)', '显示该进程（编号）的日志'),
+  pickRankLabel: tr('Show the log of rank', '显示该进程的日志'),
   metrics: tr('Metrics', '指标'),
   cell: tr('Cell', '单元格'),
   noCell: tr('The program of this run has not arrived yet.', '尚未收到此运行的程序。'),
