@@ -53,7 +53,7 @@ function ReportCharts({ runs }: { runs: readonly RunModel[] }): ReactElement {
   const { theme } = useTheme();
   return (
     <section className="nbdist" data-theme={theme}>
-      <Metrics charts={charts} names={runs.map(run => run.view?.label ?? '')} onBoard={null} />
+      <Metrics charts={charts} runs={{ names: runs.map(run => run.view?.label ?? '') }} onBoard={null} />
     </section>
   );
 }

@@ -3,6 +3,7 @@ import type { ButtonHTMLAttributes, CSSProperties, ReactElement } from 'react';
 
 import { rankColour } from '../page/nodes';
 import type { RankState, RunState } from '../protocol/run';
+import { words } from '../words/panel';
 
 const DISC = <circle cx="5" cy="5" r="4" fill="currentColor" />;
 const RING = <circle cx="5" cy="5" r="3.5" fill="none" stroke="currentColor" strokeWidth="1.5" />;
@@ -137,6 +138,15 @@ export function Badge({ rank }: { rank: number }): ReactElement {
   return (
     <span className="nbdist-badge" style={inColourOf(rank)}>
       {rank}
+    </span>
+  );
+}
+
+/** Draw the mark of the best of several runs. */
+export function BestRun(): ReactElement {
+  return (
+    <span className="nbdist-best" role="img" aria-label={words.bestRun} title={words.bestRun}>
+      ★
     </span>
   );
 }

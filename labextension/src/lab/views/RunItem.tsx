@@ -2,7 +2,7 @@
 import { type HTMLAttributes, memo, type MouseEvent, type ReactElement, type ReactNode } from 'react';
 
 import { clock, dotted, doneText, figure } from '../../words/formats';
-import { Mark, type MarkState } from '../../views/Marks';
+import { BestRun, Mark, type MarkState } from '../../views/Marks';
 import { localized } from '../../words/languages';
 import { words as panelWords } from '../../words/panel';
 import type { RunRow } from '../services/client';
@@ -57,11 +57,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       age={row.live ? doneText(row.progress) : age(now - ended)}
       fraction={row.live ? (row.progress?.fraction ?? null) : null}
     >
-      {best && (
-        <span className="nbdist-best" role="img" aria-label={panelWords.bestRun} title={panelWords.bestRun}>
-          ★
-        </span>
-      )}
+      {best && <BestRun />}
       {row.tags.map(tag => (
         <span key={tag} className="nbdist-cut nbdist-run-tag">
           {tag}

@@ -13,7 +13,7 @@ import {
   positive,
   smoothCurves,
 } from '../../model/charts';
-import { paletteOf, type PlotChoice, plotOptions } from './plot';
+import { paletteOf, type PlotChoice, plotOptions, type RunLines } from './plot';
 import { figure } from '../../words/formats';
 import type { Chart } from '../../protocol/charts';
 import { words } from '../../words/panel';
@@ -30,11 +30,8 @@ interface MetricsProps {
   charts: ReadonlyMap<string, Chart>;
   /** number of metrics without a chart */
   leftOut?: number;
-  /** names of lines that are no ranks, in full and in a letter or two */
-  names?: readonly string[];
-  letters?: readonly string[];
-  /** pixels of a plot, where that is not the usual height */
-  height?: number;
+  /** where the lines are runs and no ranks */
+  runs?: RunLines;
   /** the words beside the tools */
   hint?: string;
   onBoard: (() => void) | null;
@@ -44,7 +41,7 @@ export function Metrics(props: MetricsProps): ReactElement {
   const { onBoard, leftOut = 0 } = props;
   const throttled = useThrottled(props.charts, REDRAW);
   // several runs have other curves where the reader chose others
-  const charts = props.names ? props.charts : throttled;
+  const charts = props.runs ? props.charts : throttled;
   const [{ axis, smoothing }, setShown] = useState({ ...chosen });
   const choose = (choice: Partial<typeof chosen>): void => setShown({ ...Object.assign(chosen, choice) });
   const ordered = useMemo(() => {
@@ -87,15 +84,7 @@ export function Metrics(props: MetricsProps): ReactElement {
       {leftOut > 0 && <div className="nbdist-note nbdist-calm">{words.leftOut(leftOut)}</div>}
       <div className="nbdist-charts">
         {ordered.map(chart => (
-          <ChartView
-            key={keyOf(chart)}
-            chart={chart}
-            wanted={axis}
-            smoothing={smoothing}
-            names={props.names}
-            letters={props.letters}
-            height={props.height}
-          />
+          <ChartView key={keyOf(chart)} chart={chart} wanted={axis} smoothing={smoothing} runs={props.runs} />
         ))}
       </div>
     </div>
@@ -160,15 +149,13 @@ interface ChartProps {
   wanted: Axis;
   /** 0 for none, towards 1 for more */
   smoothing: number;
-  names?: readonly string[] | undefined;
-  letters?: readonly string[] | undefined;
-  height?: number | undefined;
+  runs?: RunLines | undefined;
 }
 
 /** Draw a metric: a chart, or of a single point its number. */
 function ChartView(props: ChartProps): ReactElement {
-  const { chart, names } = props;
-  if (names || chart.group !== 'metric' || chart.columns[0]!.length > 1) {
+  const { chart, runs } = props;
+  if (runs || chart.group !== 'metric' || chart.columns[0]!.length > 1) {
     return <Curves {...props} />;
   }
   return (
@@ -182,7 +169,7 @@ function ChartView(props: ChartProps): ReactElement {
 }
 
 function Curves(props: ChartProps): ReactElement {
-  const { chart, wanted, smoothing, names, letters, height } = props;
+  const { chart, wanted, smoothing, runs } = props;
   const axis = axisOf(chart, wanted);
   const lines = useMemo(() => plotColumns(chart, axis), [chart, axis]);
   const [chosen, setChosen] = useState<boolean | null>(null);
@@ -192,7 +179,7 @@ function Curves(props: ChartProps): ReactElement {
     const curves = smoothing ? smoothCurves(lines, smoothing, chart.kind) : lines;
     return log ? positive(curves) : curves;
   }, [lines, log, smoothing, chart.kind]);
-  const place = usePlot({ chart, axis, log, smooth: smoothing > 0, names, letters, height }, drawn);
+  const place = usePlot({ chart, axis, log, smooth: smoothing > 0, runs }, drawn);
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
   const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
   const summary = latest(chart);
@@ -219,7 +206,7 @@ function Curves(props: ChartProps): ReactElement {
       </div>
       <div
         className="nbdist-plot"
-        style={{ height }}
+        style={{ height: runs?.height }}
         ref={place}
         role="img"
         aria-label={words.named(name, summary)}

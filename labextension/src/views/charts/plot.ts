@@ -57,16 +57,21 @@ export function paletteOf(element: Element): Palette {
   return palette;
 }
 
+/** Several runs over each other: their names, in full and in a letter or two, and the height of a plot in pixels. */
+export interface RunLines {
+  names: readonly string[];
+  letters?: readonly string[];
+  height?: number;
+}
+
 export interface PlotChoice {
   chart: Chart;
   axis: Axis;
   log: boolean;
   /** true when the curves as they were stand behind running means */
   smooth: boolean;
-  /** name of a line that is no rank's, in full and in a letter or two */
-  names?: readonly string[] | undefined;
-  letters?: readonly string[] | undefined;
-  height?: number | undefined;
+  /** where the lines are runs and no ranks */
+  runs?: RunLines | undefined;
   palette: Palette;
   width: number;
 }
@@ -78,7 +83,7 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
   const x = axis === 'step' ? (at: number): string => at.toLocaleString('en') : clock;
   return {
     width,
-    height: choice.height ?? PLOT_HEIGHT,
+    height: choice.runs?.height ?? PLOT_HEIGHT,
     padding: [8, LABEL_ROOM, 0, 0],
     legend: { show: false },
     cursor: {
@@ -127,7 +132,7 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
 }
 
 function seriesOf(choice: PlotChoice): uPlot.Series[] {
-  const { chart, palette, smooth, names } = choice;
+  const { chart, palette, smooth, runs } = choice;
   // a line needs two values; one alone is a point
   const points: uPlot.Series.Points = {
     size: 5,
@@ -148,7 +153,7 @@ function seriesOf(choice: PlotChoice): uPlot.Series[] {
       ...line,
       stroke: colours[at]!,
       width: 1.5,
-      dash: names ? DASHES[Math.floor(rank / 8) % DASHES.length]! : [],
+      dash: runs ? DASHES[Math.floor(rank / 8) % DASHES.length]! : [],
     })),
     ...behind(colours),
   ];
@@ -183,7 +188,8 @@ function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
 
 /** Draw `mean`, the number of each rank or the letter of each run behind its last point; names that would meet move
  * apart. */
-function nameLines(plot: uPlot, { chart, palette, letters, height }: PlotChoice): void {
+function nameLines(plot: uPlot, { chart, palette, runs }: PlotChoice): void {
+  const { letters, height } = runs ?? {};
   const names =
     chart.kind === 'band'
       ? [{ text: chart.ranks.length > 1 ? words.mean : '', colour: palette.brandText, series: 1 }]
@@ -235,7 +241,8 @@ function tell(plot: uPlot, choice: PlotChoice): void {
     box.hidden = true;
     return;
   }
-  const { axis, chart, names, letters, smooth } = choice;
+  const { axis, chart, smooth } = choice;
+  const { names, letters } = choice.runs ?? {};
   const place = (row: number): string =>
     axis === 'step' ? `${words.step} ${plot.data[0][row]!.toLocaleString('en')}` : clock(plot.data[0][row]!);
   const at = (series: number): { value: number; row: number } | null => {

@@ -13,7 +13,7 @@ import {
   sorted,
 } from '../../model/comparison';
 import { words } from '../../words/panel';
-import { Button, Mark, inColourOf } from '../Marks';
+import { BestRun, Button, Mark, inColourOf } from '../Marks';
 
 interface TableProps {
   compared: Compared;
@@ -153,11 +153,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
           >
             {name}
           </button>
-          {compared.best === run && compared.runs.length > 1 && (
-            <span className="nbdist-best" role="img" aria-label={words.bestRun} title={words.bestRun}>
-              ★
-            </span>
-          )}
+          {compared.best === run && compared.runs.length > 1 && <BestRun />}
           {compared.diverged.includes(run) && <span className="nbdist-diverged">{words.diverged}</span>}
         </span>
       </th>

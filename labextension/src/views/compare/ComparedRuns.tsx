@@ -47,9 +47,11 @@ export function ComparedRuns(props: ComparedRunsProps): ReactElement {
           {board || (
             <Metrics
               charts={charts}
-              names={props.curveNames}
-              letters={compared.runs.map(({ letter }) => letter)}
-              height={props.height}
+              runs={{
+                names: props.curveNames,
+                letters: compared.runs.map(({ letter }) => letter),
+                height: props.height,
+              }}
               hint={words.zoomHint}
               onBoard={props.onBoard}
             />
