@@ -86,9 +86,9 @@ while True:
 """
     with running(lab_server, browser, "grid", cell) as page:
         panel = panel_of(page)
-        expect(panel.get_by_role("option")).to_have_count(64, timeout=30_000)
+        expect(panel.locator(".nbdist-heat-cell")).to_have_count(64, timeout=30_000)
         expect(panel.get_by_role("log")).to_contain_text("×64", timeout=90_000)
-        panel.get_by_role("option").nth(37).click()
+        panel.locator(".nbdist-heat-cell").nth(37).click()
         expect(panel.get_by_role("button", name="Log of rank 37")).to_be_visible()
         page.screenshot(path=pictures / "ranks-64-light.png")
 
