@@ -116,7 +116,11 @@ function StopButton({ stopping, onStop }: { stopping: boolean; onStop: () => voi
   const [hastens, setHastens] = useState(false);
   const place = useRef<HTMLSpanElement>(null);
   useEffect(() => {
-    const offer = (): void => setHastens(before => before || (stopping && !place.current!.matches(':hover')));
+    const offer = (): void => {
+      if (stopping && place.current?.matches(':hover') === false) {
+        setHastens(true);
+      }
+    };
     const timer = setInterval(offer, AS_ONE);
     return () => {
       clearInterval(timer);
