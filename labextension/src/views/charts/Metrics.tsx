@@ -30,7 +30,7 @@ interface MetricsProps {
   charts: ReadonlyMap<string, Chart>;
   /** number of metrics without a chart */
   leftOut?: number;
-  /** where the lines are runs and no ranks */
+  /** runs whose lines these are, in the place of ranks */
   runs?: RunLines;
   /** the words beside the tools */
   hint?: string;

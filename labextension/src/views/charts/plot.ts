@@ -70,7 +70,7 @@ export interface PlotChoice {
   log: boolean;
   /** true when the curves as they were stand behind running means */
   smooth: boolean;
-  /** where the lines are runs and no ranks */
+  /** runs whose lines these are, in the place of ranks */
   runs?: RunLines | undefined;
   palette: Palette;
   width: number;
