@@ -144,5 +144,3 @@ export const LAB_WORDS = inBoth(tr => ({
 
 /** These words in the page's language. */
 export const words = inPage(LAB_WORDS);
-
-export const labWords = (): typeof words => words;

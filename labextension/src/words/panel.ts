@@ -246,5 +246,3 @@ export const WORDS = inBoth(tr => ({
 
 /** These words in the page's language. */
 export const words = inPage(WORDS);
-
-export const pageWords = (): typeof words => words;

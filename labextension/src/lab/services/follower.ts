@@ -71,13 +71,13 @@ export class OlderLines {
   /** Call when something has come. */
   advance(): void {
     let left = this.ahead;
-    const some = left > 0 ? this.missing(this.run.log.ranks) : [];
-    const asked = some.filter(([, after, before]) => {
+    const missing = left > 0 ? this.missing(this.run.log.ranks) : [];
+    const next = missing.filter(([, after, before]) => {
       const wanted = left > 0;
       left -= wanted ? Math.min(PORTION, before - after) : 0;
       return wanted;
     });
-    this.ahead = this.ask(asked) ? left : this.ahead;
+    this.ahead = this.ask(next) ? left : this.ahead;
   }
 
   /** Request the missing lines that the reader looks at, of this rank or of any. */
@@ -106,9 +106,9 @@ export class OlderLines {
 
   /** Request the lines of these gaps; false when that is not possible now. */
   private ask(gaps: readonly Gap[]): boolean {
-    const asked = gaps.length > 0 && this.pull(gaps);
-    gaps.forEach(([rank, , before]) => asked && this.requested.set(rank, before));
-    return asked;
+    const possible = gaps.length > 0 && this.pull(gaps);
+    gaps.forEach(([rank, , before]) => possible && this.requested.set(rank, before));
+    return possible;
   }
 }
 

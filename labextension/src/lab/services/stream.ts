@@ -4,7 +4,7 @@ import { fields, flag, Malformed, or, text } from '../../protocol/readers';
 import type { RunModel } from '../../model/run_model';
 import { decode, readFrame } from '../../protocol/run';
 import { runNews, type RunNews } from './client';
-import { labWords } from '../../words/lab';
+import { words } from '../../words/lab';
 
 /** milliseconds */
 const FIRST_RETRY = 1000;
@@ -193,7 +193,7 @@ export class Stream {
     if (watch && message) {
       watch.model.receive(message);
     } else if (watch?.broken) {
-      this.lose(runId, labWords().notRead);
+      this.lose(runId, words.notRead);
     } else if (watch) {
       // once more from what the page has; a second time it would not be better
       watch.broken = true;

@@ -15,7 +15,7 @@ import {
   STEPS,
 } from '../../words/formats';
 import type { RankState, RankView, RunView } from '../../protocol/run';
-import { pageWords } from '../../words/panel';
+import { words } from '../../words/panel';
 import { moved } from '../keys';
 import { Segments } from '../Marks';
 import { measureNames, type Standing, StateMark, wordOf } from './rank_parts';
@@ -32,7 +32,6 @@ interface GridProps {
 
 export function RankGrid({ view, standings, waits, selected, onSelect, onOpen }: GridProps): ReactElement {
   const { ranks } = view;
-  const words = pageWords();
   const [chosen, setChosen] = useState<Measure | null>(null);
   const known = (of: Measure): boolean => ranks.some(rank => measured(rank, of) !== null);
   const measure = chosen ?? MEASURES.find(known) ?? 'utilisation';
@@ -161,7 +160,6 @@ const NAMED = 3;
 
 /** Draw `63 running · 1 failed first: rank 12` */
 function Counts({ standings }: { standings: readonly Standing[] }): ReactElement {
-  const words = pageWords();
   const groups = new Map<string, Standing[]>();
   for (const standing of standings) {
     const word = wordOf(standing);
@@ -191,7 +189,6 @@ function Counts({ standings }: { standings: readonly Standing[] }): ReactElement
 }
 
 function spreadText(ranks: readonly RankView[], measure: Measure): string {
-  const words = pageWords();
   const stats = spread(ranks, measure);
   if (!stats) {
     return '';
