@@ -136,12 +136,14 @@ def _change_libraries() -> None:
         after_import(name, error_report.send_names)
     for name in _ADAPTED:
         after_import(name, _late("adaptations", "adapt"))
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        for name in ("torch", "paddle"):
+    for name in ("torch", "paddle"):
+        after_import(name, _late("step_hooks", "watch"))
+        if os.environ.get("WORLD_SIZE", "1") != "1":
             after_import(name, _late("training_probe", "watch"))
 
 
 def _finish(channel: Channel, order: Order) -> None:
+    stack_answers.write_steps()
     stack_answers.tell_history_at_the_end(os.path.dirname(order.error_file))
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 

@@ -16,6 +16,7 @@ import select
 import struct
 import sys
 from contextlib import suppress
+from time import monotonic
 
 from nbdist.importing import import_lock
 from nbdist.worker import loader_workers, main_thread
@@ -141,6 +142,13 @@ def tell_history_at_the_end(directory: str) -> None:
             tell_history(directory)
     except AttributeError:  # the program has not imported all of torch
         return
+
+
+def write_steps() -> None:
+    """Write the record of this rank's training steps, if it trains."""
+    write = getattr(sys.modules.get("nbdist.worker.step_hooks"), "write", None)
+    if write is not None:
+        write(monotonic())
 
 
 _SHOWN = 160
@@ -311,6 +319,7 @@ class _Listener:
                 self._rounds += 1
                 if idle or self._rounds % _CHECKS == 0:
                     _keep_handler(self._file)
+                    write_steps()
                 if not alone:
                     rests = False
                     self._look()

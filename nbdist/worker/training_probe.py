@@ -31,6 +31,7 @@ from typing import Any
 from nbdist.worker.files import append
 from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.stack_answers import recorded
+from nbdist.worker.step_hooks import parameters_of
 
 Event = Callable[["Training", Any, Any], object]
 Weak = weakref.WeakKeyDictionary[Any, Any]
@@ -185,7 +186,7 @@ class Training:
             self._note({"epoch": str(current.epoch), "place": place, "library": library})
 
     def _watched(self, optimizer: Any) -> Iterator[tuple[weakref.ref[Any], list[Any], int]]:
-        changed = {id(parameter) for parameter in _parameters(optimizer)}
+        changed = {id(parameter) for parameter in parameters_of(optimizer)}
         for model in list(self._models):
             named = dict(_trained(model))
             both = {name: parameter for name, parameter in named.items() if id(parameter) in changed}
@@ -256,12 +257,6 @@ def _trained(model: Any) -> Iterator[tuple[str, Any]]:
         trains = parameter.requires_grad if is_torch else not parameter.stop_gradient
         if trains and name not in ignored and _is_local(parameter):
             yield name, parameter
-
-
-def _parameters(optimizer: Any) -> Iterator[Any]:
-    groups = optimizer.param_groups if hasattr(optimizer, "param_groups") else optimizer._parameter_list
-    for group in groups or ():
-        yield from group["params"] if isinstance(group, dict) else (group,)
 
 
 def _is_local(value: Any) -> bool:

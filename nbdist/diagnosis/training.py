@@ -1,0 +1,206 @@
+"""A training as its ranks record it: its facts, how the time of a step divides, and what limits it. Pure.
+
+A sentence names the largest part that is no computation, where that takes a fifth of the time. The wait that
+all ranks have in common is the exchange of gradients; what the others wait longer, they wait for the rank
+that waits least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from nbdist.store.step_records import PARTS, Division, StepRecord
+from nbdist.text import Both, both, say, size_text
+
+_LARGE = 0.2
+_STEPS, _SECONDS = 3, 1.0  # fewer tell nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingFacts:
+    """What a training does; None where it is not known. ``batch``: samples of a rank in one pass, of which a
+    step has ``accumulation``; ``global_batch``: those of all ranks in a step. ``epoch_samples`` are those of
+    all ranks. Rates are a second, of all ranks and of each."""
+
+    framework: str
+    device: str
+    optimizer: str
+    ranks: int
+    batch: int | None
+    accumulation: int
+    global_batch: int | None
+    epoch_steps: int | None
+    epoch_samples: int | None
+    steps: int
+    step_rate: float
+    samples_rate: float | None
+    samples_rates: Mapping[int, float]
+    lr: float | None
+    lr_first: float | None
+    schedule: str | None
+    parameters: int | None
+    gradient_bytes: int | None
+    workers: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """The training of a run: ``parts`` are shares of 1 of each rank's time, ``mean`` those of all ranks.
+    With a GPU (not ``on_host``) they are times of the host; forward, backward and optimizer are not known.
+    ``limit`` is a sentence, empty where little is known."""
+
+    facts: TrainingFacts
+    parts: Mapping[int, Mapping[str, float]]
+    mean: Mapping[str, float]
+    on_host: bool
+    limit: Both
+
+    def line(self, language: str) -> str:
+        """Return ``batch 32 × 2 ranks = 64 · 63 steps an epoch · …``."""
+        facts = self.facts
+        rate = facts.samples_rate
+        fields: dict[str, object] = {
+            "batch": facts.batch,
+            "accumulation": facts.accumulation if facts.accumulation > 1 else "",
+            "ranks": facts.ranks if facts.ranks > 1 else "",
+            "all": facts.global_batch,
+            "steps": facts.epoch_steps,
+            "samples": facts.epoch_samples and f"{facts.epoch_samples:,}",
+            "rate": rate and f"{rate:,.3g}" if (rate or 0) < 1000 else f"{rate:,.0f}",
+            "step_rate": f"{facts.step_rate:.3g}",
+            "lr": facts.lr and f"{facts.lr:.3g}",
+            "schedule": facts.schedule,
+            "optimizer": facts.optimizer,
+            "parameters": _count(facts.parameters or 0),
+            "size": size_text(facts.gradient_bytes or 0),
+        }
+        names = ("batch", "epoch", "rate", "lr", "model")
+        known = (facts.batch, facts.epoch_steps, True, facts.lr, facts.parameters)
+        return " · ".join(
+            say(f"training.{name}", language, **fields)
+            for name, value in zip(names, known, strict=True)
+            if value
+        )
+
+    def bar(self, language: str, rank: int | None = None) -> str:
+        """Return ``data 29 % · forward 12 % · …``, of one rank or the mean of all."""
+        shares = self.mean if rank is None else self.parts[rank]
+        parts = (f"{say(f'training.{part}', language)} {100 * share:.0f} %" for part, share in shares.items())
+        text = " · ".join(parts)
+        return text if self.on_host else say("training.host", language, parts=text)
+
+    def lines(self, language: str) -> list[str]:
+        """Return the facts, the parts of the time, and what limits the training."""
+        return [*filter(None, (self.line(language), self.bar(language), self.limit.text(language)))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the shares for JSON, rounded."""
+        return {part: round(share, 3) for part, share in self.mean.items()}
+
+
+def training_of(records: Mapping[int, StepRecord], *, live: bool) -> Training | None:
+    """Return the training that the ranks record, lately if ``live``; None where none has done some steps."""
+    divisions = {rank: record.recent if live else record.total for rank, record in records.items()}
+    divisions = {rank: division for rank, division in divisions.items() if division.steps}
+    if not divisions:
+        return None
+    first = records[min(divisions)]
+    parts = {rank: division.shares for rank, division in divisions.items()}
+    names = [part for part in PARTS if all(part in shares for shares in parts.values())]
+    mean = {part: sum(shares[part] for shares in parts.values()) / len(parts) for part in names}
+    facts = _facts({rank: records[rank] for rank in divisions}, divisions)
+    enough = min(each.steps for each in divisions.values()) >= _STEPS
+    enough &= min(each.seconds for each in divisions.values()) >= _SECONDS
+    limit = _limit(facts, parts, mean, on_host=first.on_host) if enough else Both("", "")
+    return Training(facts=facts, parts=parts, mean=mean, on_host=first.on_host, limit=limit)
+
+
+def _facts(records: Mapping[int, StepRecord], divisions: Mapping[int, Division]) -> TrainingFacts:
+    first, division = (each[min(each)] for each in (records, divisions))
+    facts = first.facts
+    # the last pass of an epoch may have fewer
+    passes = min(division.backwards, division.fetches) or division.backwards
+    accumulation = max(1, round(passes / division.steps))
+    batches = {rank: _batch(records[rank], divisions[rank]) for rank in records}
+    whole = all(batches.values())
+    shards = [record.number("shard") for record in records.values()]
+    loader = first.number("loader_batches")
+    rates = {rank: each.samples / each.seconds for rank, each in divisions.items() if each.samples}
+    return TrainingFacts(
+        framework=str(facts.get("framework")),
+        device=str(facts.get("device")),
+        optimizer=str(facts.get("optimizer")),
+        ranks=len(records),
+        batch=batches[min(batches)],
+        accumulation=accumulation,
+        global_batch=accumulation * sum(batch or 0 for batch in batches.values()) if whole else None,
+        epoch_steps=ceil(loader / accumulation) if loader else None,
+        epoch_samples=int(sum(filter(None, shards))) if all(shards) else None,
+        steps=max(record.total.steps for record in records.values()),
+        step_rate=min(each.rate for each in divisions.values()),
+        samples_rate=sum(rates.values()) if len(rates) == len(records) else None,
+        samples_rates=rates,
+        lr=first.number("lr"),
+        lr_first=first.number("lr_first"),
+        schedule=facts.get("schedule"),
+        parameters=_whole(first.number("parameters")),
+        gradient_bytes=_whole(first.number("gradient_bytes")),
+        workers=_whole(first.number("workers")),
+    )
+
+
+def _batch(record: StepRecord, division: Division) -> int | None:
+    """Return the samples of one pass: those of a DataLoader, else what the passes had."""
+    known = record.number("loader_batch") or (division.fetches and division.samples / division.fetches)
+    return round(known) or None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _count(number: int) -> str:
+    """Return ``1.1 M``."""
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return str(number)
+
+
+def _limit(
+    facts: TrainingFacts,
+    parts: Mapping[int, Mapping[str, float]],
+    mean: Mapping[str, float],
+    *,
+    on_host: bool,
+) -> Both:
+    waits = {rank: shares["wait"] for rank, shares in parts.items()}
+    least = min(waits, key=lambda rank: waits[rank])
+    own = {"data": mean["data"]}
+    if on_host:
+        skew = sum(waits.values()) - len(waits) * waits[least]
+        own |= {"send": waits[least], "rank": skew / max(1, len(waits) - 1)}
+        own |= {"optimizer": mean["optimizer"], "other": mean["other"]}
+    kind = max(own, key=lambda name: own[name])
+    if own[kind] < _LARGE:
+        return _computes(mean) if on_host else Both("", "")
+    size = size_text(facts.gradient_bytes) if facts.gradient_bytes else ""
+    more = {part: share - mean[part] for part, share in parts[least].items() if part != "wait"}
+    most = max(more, key=lambda part: more[part])
+    return both(
+        f"training.limit-{kind}",
+        share=round(100 * own[kind]),
+        workers="" if facts.workers is None else facts.workers,
+        size=size,
+        rank=least,
+        part=both(f"training.{most}"),
+        ours=round(100 * parts[least][most]),
+    )
+
+
+def _computes(mean: Mapping[str, float]) -> Both:
+    shares = {part: round(100 * mean[part]) for part in ("forward", "backward")}
+    return both("training.limit-compute", share=round(100 * (mean["forward"] + mean["backward"])), **shares)

@@ -1,0 +1,242 @@
+"""The time of a rank's training steps, divided into parts, with facts of the training. Reads no framework.
+
+A step ends when an optimizer has stepped; where a program has several, the first one counts. Its parts are
+data (batches of a DataLoader that a backward pass follows), forward (from the batch, or the call of a wrapped
+model, to backward), backward, wait (for other ranks), optimizer, and other: evaluation, logging, checkpoints.
+
+The wait inside backward, where DDP exchanges gradients, may be known of some passes only: their share of it
+stands for all.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from typing import NamedTuple
+
+from nbdist.worker.files import put
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+NAME = "steps.json"
+"""The file in the rank's directory."""
+
+_WARM = 2  # first steps that do not count: imports, workers, compilation
+_RECENT = 10.0  # seconds that ``recent`` covers at least
+_OTHERS = 16  # steps of other optimizers after which the program has gone on to another training
+_MULTIPLIER, _MASK, _HALF = 69_069, 0xFFFF_FFFF, 0x8000_0000
+
+
+class Totals(NamedTuple):
+    """Sums over steps, in nanoseconds but for the counts. ``wait`` is that of timed calls, ``asleep`` that of
+    native code within the backward passes that took ``measured``. ``fetches`` are batches, ``backwards``
+    the passes."""
+
+    steps: int = 0
+    wall: int = 0
+    data: int = 0
+    forward: int = 0
+    backward: int = 0
+    wait: int = 0
+    optimizer: int = 0
+    measured: int = 0
+    asleep: int = 0
+    samples: int = 0
+    fetches: int = 0
+    backwards: int = 0
+
+    def since(self, before: Totals) -> Totals:
+        return Totals(*(now - then for now, then in zip(self, before, strict=True)))
+
+    def record(self) -> dict[str, Any]:
+        """Return the parts in seconds, and the counts."""
+        hidden = self.backward * min(1.0, max(0.0, self.asleep / self.measured)) if self.measured else 0.0
+        parts = {
+            "data": self.data,
+            "forward": self.forward,
+            "backward": self.backward - hidden,
+            "wait": self.wait + hidden,
+            "optimizer": self.optimizer,
+        }
+        parts["other"] = max(0.0, self.wall - sum(parts.values()))
+        counts = {name: getattr(self, name) for name in ("steps", "samples", "fetches", "backwards")}
+        seconds = {name: round(value / 1e9, 6) for name, value in parts.items()}
+        return counts | {"seconds": round(self.wall / 1e9, 6), "parts": seconds}
+
+
+class StepTimer:
+    """The timer of one process. Its events come from the main thread, with monotonic times in ns. ``busy``: a
+    call but backward is going on, and those within it do not count. ``sleeps``: a backward pass may wait for
+    other ranks; not with a GPU, for which the main thread waits too."""
+
+    def __init__(self, now: int) -> None:
+        self.busy = self.sleeps = False
+        self.back = self.computed = 0  # when a backward pass began, and when the gradients were there
+        self.totals = self.base = Totals()
+        self._dice = 1
+        self._steps = self._others = self._owner = self.stepping = 0
+        self._wall = self._data = self._forward = self._backward = self._wait = self._optimizer = 0
+        self._measured = self._asleep = self._samples = self._fetches = self._backwards = 0
+        self._pending: dict[int, tuple[int, int]] = {}  # by iterator: time, samples
+        self._opening: dict[int, int] = {}
+        self.trained = 0
+        self._waited_back = 0
+        self._entered = self._nested = 0  # when the optimizer began; time of other parts inside it
+        self.pause(now)
+
+    def pause(self, now: int) -> None:
+        """Begin a step: the time before is no part of it."""
+        self._began = now
+        self._set_mark(now)
+
+    def _set_mark(self, now: int) -> None:
+        # a forward begins here, unless another mark follows
+        self._mark, self._called = now, False
+        self._waited = self._waited_inside = 0  # since the mark; of that inside the optimizer
+
+    def opened(self, iterator: object, begun: int, now: int) -> None:
+        """Take a DataLoader's start, which counts with its first batch."""
+        self._opening = {id(iterator): now - begun}
+
+    def fetched(self, iterator: object, begun: int, now: int, samples: int | None) -> None:
+        """Take a batch, or the end of the data (``samples`` is None)."""
+        key, spent = id(iterator), now - begun
+        if self._opening:
+            spent += self._opening.pop(key, 0)
+        if samples is not None:
+            # one that is there already had no backward pass: an evaluation's
+            self._pending[key] = spent, samples
+        else:
+            self._pending.pop(key, None)
+            if key == self.trained:
+                self._data += spent
+        self._set_mark(now)
+
+    def called(self, now: int, samples: int) -> None:
+        """Take the beginning of a wrapped model's forward; ``samples`` count without a DataLoader."""
+        if not self._called:
+            self._set_mark(now)
+            self._called = True
+        if not any(self._pending):
+            self._pending[0] = 0, samples
+
+    def waited(self, begun: int, now: int) -> None:
+        """Take a call that has waited for other ranks."""
+        spent = now - begun
+        self._wait += spent
+        if self.back:
+            self._waited_back += spent
+            if self.computed:
+                self.computed += spent
+            return
+        self._waited += spent
+        if self._entered:
+            self._nested += spent
+            self._waited_inside += spent
+
+    def measures(self) -> bool:
+        """Return, by chance, whether to measure the wait inside the next backward pass."""
+        self._dice = (self._dice * _MULTIPLIER + 1) & _MASK
+        return self.sleeps and self._dice >= _HALF
+
+    def begins_back(self, now: int) -> None:
+        """Take the beginning of a backward pass."""
+        self.back, self.computed, self._waited_back = now, 0, 0
+
+    def went_back(self, now: int, asleep: int | None = None) -> None:
+        """Take its end; ``asleep``: its wait for other ranks, else the time since ``computed``."""
+        begun, self.back = self.back, 0
+        spent = now - begun - self._waited_back
+        if self.computed:
+            asleep = now - self.computed
+        self._forward += max(0, begun - self._mark - self._waited)
+        self._backward += spent
+        self._backwards += 1
+        if asleep is not None:
+            self._measured += spent
+            self._asleep += asleep
+        if self._entered:
+            # within a closure
+            self._nested += now - max(self._mark, self._entered) - self._waited_inside
+        for key, (seconds, samples) in self._pending.items():
+            self._data += seconds
+            self._samples += samples
+            self._fetches += 1
+            self.trained = key
+        self._pending.clear()
+        self._set_mark(now)
+
+    def enters(self, optimizer: object, now: int) -> None:
+        """Take the beginning of an optimizer's step; those within another's do not count."""
+        if self.stepping in (0, id(optimizer)):
+            self.stepping, self._entered, self._nested = id(optimizer), now, 0
+            self._waited_inside = 0
+
+    def leaves(self, optimizer: object, now: int) -> bool:
+        """Take its end; return whether a training has begun with it."""
+        key = id(optimizer)
+        if self.stepping != key:
+            return False
+        self._optimizer += max(0, now - self._entered - self._nested)
+        self.stepping = self._entered = 0
+        self._set_mark(now)
+        if key != self._owner:
+            self._others += 1
+            if self._owner and self._others < _OTHERS:
+                return False
+            self._owner, self._steps = key, 0
+        self._others = 0
+        self._steps += 1
+        self._wall += now - self._began
+        self._began = now
+        totals = Totals(
+            self._steps,
+            self._wall,
+            self._data,
+            self._forward,
+            self._backward,
+            self._wait,
+            self._optimizer,
+            self._measured,
+            self._asleep,
+            self._samples,
+            self._fetches,
+            self._backwards,
+        )
+        if self._steps <= _WARM:
+            self.base = totals
+        self.totals = totals
+        return self._steps == 1
+
+
+class StepRecord:
+    """The file of a rank's steps. ``facts`` returns those of its training."""
+
+    def __init__(self, path: str, timer: StepTimer, facts: Callable[[], dict[str, Any]]) -> None:
+        self._path, self._timer, self._facts = path, timer, facts
+        self._seen: deque[tuple[float, Totals]] = deque()
+        self._base = timer.base
+
+    def write(self, now: float) -> None:
+        """Write what is new. Raises OSError, and as ``facts``."""
+        base, totals = self._timer.base, self._timer.totals
+        if base is not self._base:
+            self._base = base
+            self._seen.clear()
+        if totals.steps <= base.steps or (self._seen and self._seen[-1][1] is totals):
+            return
+        self._seen.append((now, totals))
+        while len(self._seen) > 1 and now - self._seen[1][0] >= _RECENT:
+            self._seen.popleft()
+        before = self._seen[0][1] if len(self._seen) > 1 else base
+        record = {
+            "time": round(time.time(), 3),
+            "total": totals.since(base).record(),
+            "recent": totals.since(before).record(),
+            "facts": self._facts(),
+        }
+        put(self._path, json.dumps(record).encode())
