@@ -156,7 +156,9 @@ class Paddle:
         model: Any = nn.Sequential(*layers)
         for parameter in model.parameters():
             parameter.register_hook(self._gradient)
-        return self.paddle.DataParallel(model) if self.case.wrapped else model
+        # one group of gradients: its exchange is the wait at the end of backward
+        size = {"comm_buffer_size": 100, "last_comm_buffer_size": 100}
+        return self.paddle.DataParallel(model, **size) if self.case.wrapped else model
 
     def _gradient(self, _: object) -> None:
         self.ready = _now()

@@ -8,7 +8,7 @@ that waits least.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
@@ -55,6 +55,7 @@ class Training:
     facts: TrainingFacts
     parts: Mapping[int, Mapping[str, float]]
     mean: Mapping[str, float]
+    step_rates: Mapping[int, float]
     on_host: bool
     limit: Both
 
@@ -66,7 +67,7 @@ class Training:
             "batch": facts.batch,
             "accumulation": facts.accumulation if facts.accumulation > 1 else "",
             "ranks": facts.ranks if facts.ranks > 1 else "",
-            "all": facts.global_batch,
+            "all": facts.global_batch if facts.ranks * facts.accumulation > 1 else "",
             "steps": facts.epoch_steps,
             "samples": facts.epoch_samples and f"{facts.epoch_samples:,}",
             "rate": rate and f"{rate:,.3g}" if (rate or 0) < 1000 else f"{rate:,.0f}",
@@ -93,12 +94,17 @@ class Training:
         return text if self.on_host else say("training.host", language, parts=text)
 
     def lines(self, language: str) -> list[str]:
-        """Return the facts, the parts of the time, and what limits the training."""
-        return [*filter(None, (self.line(language), self.bar(language), self.limit.text(language)))]
+        """Return the facts, and what limits the training, with the parts of the time."""
+        limit, bar = self.limit.text(language), self.bar(language)
+        return [self.line(language), say("training.limit", language, limit=limit, parts=bar)]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the shares for JSON, rounded."""
-        return {part: round(share, 3) for part, share in self.mean.items()}
+    def to_dict(self, language: str = "en") -> dict[str, Any]:
+        """Return it for JSON: known facts, the mean shares, and the sentence."""
+        facts = {name: value for name, value in asdict(self.facts).items() if value is not None}
+        del facts["samples_rates"], facts["ranks"]
+        rates = {name: float(f"{facts[name]:.4g}") for name in ("step_rate", "samples_rate") if name in facts}
+        parts = {part: round(share, 3) for part, share in self.mean.items()}
+        return facts | rates | {"parts": parts, "on_host": self.on_host, "limit": self.limit.text(language)}
 
 
 def training_of(records: Mapping[int, StepRecord], *, live: bool) -> Training | None:
@@ -115,7 +121,8 @@ def training_of(records: Mapping[int, StepRecord], *, live: bool) -> Training | 
     enough = min(each.steps for each in divisions.values()) >= _STEPS
     enough &= min(each.seconds for each in divisions.values()) >= _SECONDS
     limit = _limit(facts, parts, mean, on_host=first.on_host) if enough else Both("", "")
-    return Training(facts=facts, parts=parts, mean=mean, on_host=first.on_host, limit=limit)
+    rates = {rank: division.rate for rank, division in divisions.items()}
+    return Training(facts=facts, parts=parts, mean=mean, step_rates=rates, on_host=first.on_host, limit=limit)
 
 
 def _facts(records: Mapping[int, StepRecord], divisions: Mapping[int, Division]) -> TrainingFacts:
@@ -186,7 +193,8 @@ def _limit(
         own |= {"optimizer": mean["optimizer"], "other": mean["other"]}
     kind = max(own, key=lambda name: own[name])
     if own[kind] < _LARGE:
-        return _computes(mean) if on_host else Both("", "")
+        share = round(100 * (mean["forward"] + mean["backward"])) if on_host else 0
+        return both("training.limit-compute", share=share) if on_host else Both("", "")
     size = size_text(facts.gradient_bytes) if facts.gradient_bytes else ""
     more = {part: share - mean[part] for part, share in parts[least].items() if part != "wait"}
     most = max(more, key=lambda part: more[part])
@@ -199,8 +207,3 @@ def _limit(
         part=both(f"training.{most}"),
         ours=round(100 * parts[least][most]),
     )
-
-
-def _computes(mean: Mapping[str, float]) -> Both:
-    shares = {part: round(100 * mean[part]) for part in ("forward", "backward")}
-    return both("training.limit-compute", share=round(100 * (mean["forward"] + mean["backward"])), **shares)

@@ -8,15 +8,17 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from math import isfinite, isnan
 from typing import Any
 
+from nbdist.diagnosis.training import Training
 from nbdist.feed.curves import Curve, has_diverged, main_tag, picked, read_curves
 from nbdist.feed.explanation import time_spent
 from nbdist.feed.labels import clipped
+from nbdist.feed.training import read_training
 from nbdist.model import Run, RunState
 from nbdist.model.spec import Value
 from nbdist.privacy import Privacy
@@ -51,7 +53,7 @@ _OTHER = frozenset({"scale", "scaler", "weight", "lr"})
 class Row:
     """One property of all runs, in their order; None where a run has none. ``steps`` are those of a
     metric's best values. ``name`` is a flag, a user's name, or in the groups ``run``, ``code``,
-    ``machine`` and ``time`` a code of ``text/compare.toml``."""
+    ``machine``, ``training`` and ``time`` a code of ``text/compare.toml``."""
 
     group: str
     name: str
@@ -180,8 +182,8 @@ def compare(
 
 
 _GROUPS = (
-    *("sweep", "run", "last", "best", "at", "hparam"),
-    *("argument", "option", "input", "code", "version", "machine", "time"),
+    *("sweep", "run", "last", "best", "at", "hparam", "training", "time"),
+    *("argument", "option", "input", "code", "version", "machine"),
 )
 
 
@@ -249,9 +251,27 @@ def _machine(run: Run, directory: RunDirectory, runs: int) -> Iterator[Property]
     yield ("machine", "ranks"), spec.world_size
     yield ("machine", "devices"), ", ".join(map(str, devices))
     yield ("machine", "gpus"), ", ".join(dict.fromkeys(device.name for device in devices if device.name))
+    training = read_training(run, directory)
     spent = time_spent(run, directory, runs)
+    if training is not None:
+        yield from _training(training)
+        spent = replace(spent, wait=None)
     for name, share in (("wait", spent.wait), ("cpu", spent.cpu), ("gpu", spent.gpu)):
         yield ("time", name), None if share is None else share.mean
+
+
+_FACTS = (
+    *("batch", "global_batch", "accumulation", "epoch_steps", "epoch_samples", "step_rate", "samples_rate"),
+    *("optimizer", "lr", "schedule", "parameters", "gradient_bytes", "workers"),
+)
+
+
+def _training(training: Training) -> Iterator[Property]:
+    for name in _FACTS:
+        value = getattr(training.facts, name)
+        yield ("training", name), float(f"{value:.4g}") if isinstance(value, float) else value
+    for part, share in training.mean.items():
+        yield ("time", part), 100 * share
 
 
 _NAME = re.compile(r"[-+~]*[A-Za-z][\w.\-/@]*")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -17,6 +17,7 @@ from nbdist.diagnosis import Failure, diagnose
 from nbdist.diagnosis.report import aftermath, failure_kind
 from nbdist.diagnosis.silent import MistakeReader
 from nbdist.diagnosis.stacks import last_stacks
+from nbdist.diagnosis.training import Training
 from nbdist.feed.ansi import printable
 from nbdist.feed.labels import clipped, state_word
 from nbdist.feed.measures import failure_view, glance
@@ -153,11 +154,13 @@ class Explanation:
     slow: Slowest | None
     warnings: tuple[str, ...]
     time: TimeSpent
+    training: Training | None = None
 
     def to_dict(self, *, apart: bool = False) -> dict[str, Any]:
         """Return it for JSON, in at most ROOM bytes: longer text of ranks and source is cut. ``apart``,
         for agents, moves names of the program's parts below ``untrusted``, too."""
-        data: dict[str, Any] = {"version": JSON_VERSION} | asdict(self)
+        data: dict[str, Any] = {"version": JSON_VERSION} | asdict(replace(self, training=None))
+        data["training"] = None if self.training is None else self.training.to_dict(self.language)
         for most in _SHORTER:
             shorter: dict[str, Any] = _clipped(data, most)
             shorter = _apart(shorter) if apart else shorter
@@ -175,7 +178,10 @@ class Explanation:
             known = self.failure.cause if self.failure is not None else ""
             lines += _stall_lines(self.stall, known, live=self.live, language=self.language)
         slow = self.slow.text if self.slow is not None else ""
-        lines += filter(None, (slow, *self.warnings, _time_line(self.time, self.language)))
+        training = self.training.lines(self.language) if self.training is not None else ()
+        # the training's own wait leaves out the imports
+        spent = replace(self.time, wait=None) if training else self.time
+        lines += filter(None, (slow, *self.warnings, *training, _time_line(spent, self.language)))
         return "\n".join(lines)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -218,6 +224,7 @@ def explain_run(
         slow=None if slow is None else Slowest(slow.rank, slow.factor, slow.over, slow_text(slow, language)),
         warnings=tuple(clean(mistake.text(language)) for mistake in MistakeReader(directory).look(run)),
         time=time_spent(run, directory),
+        training=seen.training,
     )
 
 

@@ -90,6 +90,7 @@ class RunFeed:
             failure=self._failures.look(run),
             stall=self._stalls.look(run),
             slow=self.measures.slow(run, now),
+            training=self.measures.training,
             results=self._results.look(run, now),
             importing=None if any(self.logs.last_lines.values()) else self._importing(run, now),
             mistakes=self._mistakes.look(run),

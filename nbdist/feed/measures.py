@@ -14,11 +14,13 @@ from dataclasses import dataclass, field, replace
 from nbdist.diagnosis import Failure, diagnose, failure_headline
 from nbdist.diagnosis.report import error_text
 from nbdist.diagnosis.stragglers import Paces
+from nbdist.diagnosis.training import Training
 from nbdist.feed.ansi import strip_ansi
 from nbdist.feed.charts import Charts
 from nbdist.feed.progress import LINES, Progress, RankProgress, furthest_behind
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.stalling import SlowView, slow_view
+from nbdist.feed.training import read_training
 from nbdist.feed.view import CallView, FailureView, NoteView
 from nbdist.model import RankState, Run
 from nbdist.programs.sources import Sources
@@ -74,6 +76,9 @@ class Measures:
         self._paces = Paces()
         self._used: dict[int, _Used] = {}
         self._looks_left: int | None = None
+        self.training: Training | None = None
+        """The training that the ranks record."""
+
         self.behind = False
         """Whether points of a run that has ended still wait to be read."""
 
@@ -91,10 +96,13 @@ class Measures:
                 self._looks_left = largest // self._limit + 1
             # a process that was left behind may go on writing for ever
             self._looks_left -= 1
+            self.training = read_training(run, self._directory)
             self.behind = self._read() > 0 and self._looks_left > 0
             self.behind |= self._take_printed(self._prints.rest())
             return
         due = not 0 <= now - self._looked < _PERIOD
+        if due:
+            self.training = read_training(run, self._directory)
         if due and self._read() < _BACKLOG:
             self._looked = now
         if due or self._prints.begun:
@@ -116,10 +124,11 @@ class Measures:
     def rates(self, now: float) -> dict[int, float | None]:
         """Return each rank's recent steps a second, or the mean once the run has ended."""
         ended = self._looks_left is not None
-        return {
+        rates = {
             rank: progress.mean_rate if ended else progress.rate(now)
             for rank, progress in self._progress.items()
         }
+        return rates | _step_rates(self.training)
 
     @property
     def system(self) -> dict[int, MetricPoint]:
@@ -141,6 +150,7 @@ class Measures:
         self._progress = {rank: RankProgress() for rank in self._files}
         self._used = {}
         self._paces = Paces()
+        self.training = None
 
     @property
     def _limit(self) -> int:
@@ -349,11 +359,18 @@ class Glance:
     progress: Progress | None
     slow: SlowView | None = None
     samples: Mapping[int, float] = field(default_factory=dict)
+    training: Training | None = None
+
+
+def _step_rates(training: Training | None) -> Mapping[int, float]:
+    """Return the steps a second that the ranks record, which are exact."""
+    return {} if training is None else training.step_rates
 
 
 def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
     """Look at the run at ``now`` (Unix seconds)."""
     shown, system, rates, progresses, paces, samples = {}, {}, {}, [], Paces(), {}
+    training = read_training(run, directory)
     for rank in run.ranks:
         files = directory.rank(rank.rank, run.attempt)
         lines = last_lines(files.log, _END_ROOM)
@@ -373,6 +390,9 @@ def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
             if measured := last_points(files.system, _END_ROOM):
                 system[rank.rank] = measured[-1]
                 paces.take(rank.rank, measured)
+    if training is not None:
+        rates |= {rank: rate for rank, rate in training.step_rates.items() if rank in rates}
+        samples |= {rank: rate for rank, rate in training.facts.samples_rates.items() if rank in rates}
     return Glance(
         last_lines=shown,
         system=system,
@@ -380,6 +400,7 @@ def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
         progress=furthest_behind(progresses),
         slow=slow_view(paces, run, rates, now),
         samples=samples,
+        training=training,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from nbdist.diagnosis import Failure, diagnose, failure_report
 from nbdist.diagnosis.exits import rank_ranges, signal_name
 from nbdist.diagnosis.silent import MistakeReader
+from nbdist.diagnosis.training import Training
 from nbdist.feed.ansi import harmless
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.given import NOTHING, Given, results_of
@@ -25,6 +26,7 @@ from nbdist.feed.stalling import (
     hung_lines,
     slow_text,
 )
+from nbdist.feed.training import read_training
 from nbdist.feed.view import last_checkpoint
 from nbdist.model import AT_LIMIT, Rank, RankState, Run, RunState
 from nbdist.programs.sources import Sources
@@ -77,6 +79,7 @@ class Facts:
     alone: bool = False
     results: Given = NOTHING
     mistakes: tuple[Both, ...] = ()
+    training: Training | None = None
 
 
 def facts_of(run: Run, directory: RunDirectory) -> Facts:
@@ -97,6 +100,7 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
         alone=finished and _alone(run, directory),
         results=results_of(run, directory),
         mistakes=MistakeReader(directory).look(run),
+        training=read_training(run, directory),
     )
 
 
@@ -207,6 +211,7 @@ def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
     own = (
         *(mistake.text(language) for mistake in facts.mistakes),
         slow_text(facts.slow, language) if facts.slow is not None else "",
+        *(facts.training.lines(language) if facts.training is not None else ()),
         *(freed.text(language) for freed in facts.freed),
         *(cut_text(rank.cut, language) for rank in facts.run.ranks[:_SHOWN_CUTS] if rank.cut is not None),
         _resume_text(facts.run, language),

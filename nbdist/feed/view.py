@@ -17,10 +17,12 @@ import psutil
 from nbdist import config
 from nbdist.devices.gpus import GpuUse, memory_by_pid
 from nbdist.devices.usage import TreeUsage, tree_usage
+from nbdist.diagnosis.training import Training
 from nbdist.feed.given import NOTHING, Given, inputs_of
 from nbdist.feed.labels import exit_text
 from nbdist.feed.progress import Progress
 from nbdist.feed.stalling import SlowView, StallView
+from nbdist.feed.training import TrainingView, training_view
 from nbdist.model import AT_LIMIT, Rank, RankState, Reason, Run, RunState
 from nbdist.store import MetricPoint
 from nbdist.text import Both, reason_text, say
@@ -229,6 +231,7 @@ class RunView:
     failure: FailureView | None = None
     stall: StallView | None = None
     slow: SlowView | None = None
+    training: TrainingView | None = None
     warnings: tuple[NoteView, ...] = ()
     notes: tuple[str, ...] = ()
     inputs: Given = NOTHING
@@ -255,6 +258,7 @@ def view_of(
     failure: FailureView | None = None,
     stall: StallView | None = None,
     slow: SlowView | None = None,
+    training: Training | None = None,
     results: Given = NOTHING,
     importing: tuple[str, float] | None = None,
     mistakes: Sequence[Both] = (),
@@ -301,6 +305,7 @@ def view_of(
         failure=failure,
         stall=stall,
         slow=slow,
+        training=training_view(training),
         inputs=inputs_of(run),
         results=results,
         warnings=tuple(NoteView(text=mistake.en, text_zh=mistake.zh) for mistake in mistakes),

@@ -24,7 +24,7 @@ from nbdist.text import messages, reason_text, say, size_text
 _BESIDE = 5  # runs that are columns, and whose programs are shown; more are rows
 _COLUMNS = 48  # of a value in text
 _DIFF = 80  # lines of a program's differences
-_CODED = frozenset({"run", "code", "machine", "time"})
+_CODED = frozenset({"run", "code", "machine", "time", "training"})
 _METRICS = frozenset({"last", "best", "at"})
 
 
@@ -100,7 +100,7 @@ def _value(row: Row, number: int, language: str) -> str:
         return duration(value)
     if row.group == "time":
         return f"{value:.0f} %"
-    if row.name == "--memory":
+    if row.name in ("--memory", "gradient_bytes"):
         return size_text(int(value))
     if row.group in _METRICS:
         return number_text(value)

@@ -91,6 +91,7 @@ class StatusReader:
             failure=FailureWatch(directory).look(run) if self._failures else None,
             stall=stalls.look(run) if not run.state.terminal else None,
             slow=seen.slow,
+            training=seen.training,
             mistakes=mistakes.look(run),
         )
         listed = StatusView(
@@ -180,7 +181,9 @@ def _remarks(view: RunView, language: str) -> str:
     warnings = [warning.sentence(language) for warning in view.warnings]
     resumed = say("panel.goes-on-from", language, run=view.resumed) if view.resumed else ""
     session = say("panel.session", language) if isinstance(view, StatusView) and view.session else ""
-    texts = (session, stall, progress_text(view, language), slow, reason, resumed, view.about, *warnings)
+    training = view.training.lines(language) if view.training is not None and view.live else ()
+    texts = (session, stall, progress_text(view, language), slow, reason, resumed, view.about)
+    texts = (*texts, *warnings, *training)
     return " · ".join(filter(None, texts))
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas
 
     from nbdist.board import Reach
+    from nbdist.diagnosis.training import Training
     from nbdist.feed.explanation import Explanation, FirstFailure
 
 _POLL = 0.05
@@ -103,6 +104,13 @@ class RunHandle:
         from nbdist.feed.explanation import explain_run  # few runs are explained
 
         return explain_run(self.run, self.directory, config.language())
+
+    def time(self) -> Training | None:
+        """Return the facts of the run's training, and how the time of its steps divides (``parts``, by rank):
+        lately, or of all steps once it has ended. None for a run that has trained less than three steps."""
+        from nbdist.feed.training import read_training
+
+        return read_training(self.run, self.directory)
 
     @property
     def params(self) -> dict[str, Value]:

@@ -62,6 +62,7 @@ def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
         failure=FailureWatch(directory).look(run),
         stall=StallReader(directory).look(run),
         slow=seen.slow,
+        training=seen.training,
         results=results_of(run, directory),
         mistakes=MistakeReader(directory).look(run),
     )

@@ -66,7 +66,8 @@ def read_steps(path: Path) -> StepRecord | None:
     """Return the record in a file; None where there is none."""
     try:
         data = loads(path.read_bytes())
-        facts = data["facts"]
+        # a program may have written it
+        facts = {name: value for name, value in data["facts"].items() if _is_plain(value)}
         on_host = facts.get("device") == "cpu"
         return StepRecord(
             time=as_time(data["time"]),
@@ -76,6 +77,10 @@ def read_steps(path: Path) -> StepRecord | None:
         )
     except (OSError, *MALFORMED):
         return None
+
+
+def _is_plain(value: object) -> bool:
+    return value.isidentifier() if isinstance(value, str) else isinstance(value, (int, float))
 
 
 def _division(data: Mapping[str, Any], *, on_host: bool) -> Division:

@@ -21,6 +21,7 @@ from nbdist.worker.step_time import NAME, StepRecord, StepTimer
 
 _clock = time.perf_counter_ns
 _DEEPEST = 4
+_LONGEST = 40  # characters of a name
 _MOST_LOADERS = 16
 
 _COLLECTIVES = (
@@ -30,6 +31,10 @@ _COLLECTIVES = (
     *("recv_object_list", "reduce", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor"),
     *("scatter", "scatter_object_list", "send", "send_object_list", "wait", "_broadcast_coalesced"),
 )
+Begin = Callable[[tuple[Any, ...], dict[str, Any]], int]
+End = Callable[[int], None]
+Make = Callable[[Any], Any]
+
 _SCHEDULES = ("LRScheduler", "_LRScheduler", "ReduceLROnPlateau", "SequentialLR", "ChainedScheduler")
 
 
@@ -39,29 +44,24 @@ class _Steps:
     def __init__(self, path: str) -> None:
         self.timer = StepTimer(_clock())
         self.record = StepRecord(path, self.timer, self._facts)
-        self._main, self._pid = _thread.get_ident(), os.getpid()
-        self._schedule = -1
-        with suppress(OSError):
-            path = f"/proc/self/task/{_thread.get_native_id()}/schedstat"
-            self._schedule = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.main, self.pid = _thread.get_ident(), os.getpid()
         self._optimizer: Callable[[], Any] = lambda: None
         self._loaders: dict[int, tuple[Callable[[], Any], int]] = {}  # by iterator, with the size of a batch
         self._known: dict[str, Any] = {}
+        self._learned: weakref.WeakKeyDictionary[Any, _PaddleExchanges] = weakref.WeakKeyDictionary()
+        self.on_host = False
         self.schedules: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def applies(self, *, in_backward: bool = False) -> bool:
         """Return whether a call counts: the outermost one of the main thread."""
         timer = self.timer
-        return not timer.busy and (in_backward or not timer.back) and _thread.get_ident() == self._main
+        return not timer.busy and (in_backward or not timer.back) and _thread.get_ident() == self.main
 
-    def queued(self) -> int:
-        """Return the main thread's nanoseconds in line for a core (proc(5))."""
-        if self._schedule >= 0:
-            try:
-                return int(os.pread(self._schedule, 64, 0).split()[1])
-            except (OSError, IndexError, ValueError):
-                self._schedule = -1  # not on this system, or the program has closed it
-        return 0
+    def learn(self, model: Any) -> None:
+        """Watch the first pass of a model of paddle's DataParallel."""
+        if model not in self._learned:
+            with suppress(Exception):  # private names
+                self._learned[model] = _PaddleExchanges(self.timer, model)
 
     def opened(self, loader: Any, iterator: Any, begun: int) -> None:
         """Take a DataLoader that has started to read."""
@@ -76,18 +76,30 @@ class _Steps:
         samples, (_, most) = _samples(batch), self._loaders.get(id(iterator), (None, 0))
         self.timer.fetched(iterator, begun, now, min(samples, most) if most else samples)
 
-    def begins(self, optimizer: Any) -> None:
+    def enter(self, optimizer: Any) -> None:
+        if _thread.get_ident() == self.main:
+            self.timer.enters(optimizer, _clock())
+
+    def leave(self, optimizer: Any) -> None:
+        if _thread.get_ident() == self.main and self.timer.leaves(optimizer, _clock()):
+            with suppress(Exception):  # an optimizer of the program's
+                self._begin(optimizer)
+                for exchanges in self._learned.values():
+                    exchanges.settle()
+
+    def _begin(self, optimizer: Any) -> None:
         """Note the facts of a training at its first step."""
         parameters = [parameter for parameter in parameters_of(optimizer) if _trains(parameter)]
         sizes = [(_count(parameter.shape), int(parameter.element_size())) for parameter in parameters]
         framework = "torch" if hasattr(optimizer, "param_groups") else "paddle"
         device = _device(parameters[0]) if parameters else ""
         self._optimizer = weakref.ref(optimizer)
-        self.timer.sleeps = device == "cpu" and _joined(framework)
+        self.on_host = device == "cpu"
+        self.timer.sleeps = self.on_host and _joined(framework)
         self._known = {
             "framework": framework,
             "device": device,
-            "optimizer": type(optimizer).__name__,
+            "optimizer": type(optimizer).__name__[:_LONGEST],
             "parameters": sum(count for count, _ in sizes),
             "gradient_bytes": sum(count * size for count, size in sizes),
             "lr_first": _learning_rate(optimizer),
@@ -100,7 +112,7 @@ class _Steps:
             facts["lr"] = _learning_rate(optimizer)
             rate = getattr(optimizer, "_learning_rate", None)
             name = type(rate).__name__ if hasattr(rate, "last_lr") else self.schedules.get(optimizer)
-            facts["schedule"] = name
+            facts["schedule"] = name and name[:_LONGEST]
         reference, size = self._loaders.get(self.timer.trained, (None, 0))
         if reference is not None and (loader := reference()) is not None:
             facts["workers"] = loader.num_workers
@@ -189,9 +201,14 @@ def watch(library: ModuleType) -> None:
 
 def write(now: float) -> None:
     """Write the record of this rank's steps, if it trains. ``now`` is monotonic seconds."""
-    if _steps is not None and os.getpid() == _steps._pid:
+    if _steps is not None and os.getpid() == _steps.pid:
         with suppress(Exception):  # the facts are read from objects of the program
             _steps.record.write(now)
+
+
+def counts() -> bool:
+    """Return whether this rank trains on its CPU, and its steps are recorded."""
+    return _steps is not None and _steps.on_host and _steps.timer.counts
 
 
 def pause() -> None:
@@ -200,7 +217,7 @@ def pause() -> None:
         _steps.timer.pause(_clock())
 
 
-def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+def _replace(owner: Any, name: str, make: Make) -> None:
     """Put ``make(function)`` in the place of a function, with the function's place in stacks."""
     real: Any = vars(owner).get(name)
     if real is None or not callable(real):
@@ -215,95 +232,172 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     setattr(owner, name, call)
 
 
-def _waits(steps: _Steps) -> Callable[[Any], Any]:
-    timer = steps.timer
+def _timed(begin: Begin, end: End) -> Make:
+    """Return a maker of stand-ins: ``end`` gets what ``begin`` has returned for the arguments, unless 0."""
 
     def make(real: Any) -> Any:
         def call(*given: Any, **named: Any) -> Any:
-            is_async = named and (named.get("async_op") or not named.get("sync_op", True))
-            if is_async or not steps.applies(in_backward=True):
+            begun = begin(given, named)
+            if not begun:
                 return real(*given, **named)
-            timer.busy, begun = True, _clock()
             try:
                 return real(*given, **named)
             finally:
-                timer.busy = False
-                timer.waited(begun, _clock())
+                end(begun)
 
         return call
 
     return make
 
 
-def _backward(steps: _Steps) -> Callable[[Any], Any]:
+def _waits(steps: _Steps) -> Make:
+    timer = steps.timer
+
+    def begin(_: Any, named: dict[str, Any]) -> int:
+        is_async = named and (named.get("async_op") or not named.get("sync_op", True))
+        if is_async or not steps.applies(in_backward=True):
+            return 0
+        timer.busy = True
+        return _clock()
+
+    def end(begun: int) -> None:
+        timer.busy = False
+        timer.waited(begun, _clock())
+
+    return _timed(begin, end)
+
+
+def _torch_backward_calls(steps: _Steps) -> Make:
     """Time torch's backward. DDP waits for the exchange of gradients in a callback at the end of the pass; a
     callback that is queued at its beginning comes first."""
-    timer = steps.timer
+    timer, hooks = steps.timer, list[Any]()
     engine: Any = sys.modules["torch.autograd"].Variable._execution_engine
 
     def computed() -> None:
         timer.computed = _clock()
 
-    def begin(_: object) -> None:
-        engine.queue_callback(computed)
+    def begin(given: Any, _: Any) -> int:
+        if not steps.applies():
+            return 0
+        # compiled hooks would have to be the same at each pass
+        compiler = sys.modules.get("torch._dynamo.compiled_autograd")
+        if timer.sleeps and not getattr(compiler, "compiled_autograd_enabled", False):
+            with suppress(Exception):  # outputs of any kind
+                hooks.append(given[0][0].grad_fn.register_prehook(lambda _: engine.queue_callback(computed)))
+        timer.begins_back(begun := _clock())
+        return begun
 
-    def make(real: Any) -> Any:
-        def call(outputs: Any, *given: Any, **named: Any) -> Any:
-            if not steps.applies():
-                return real(outputs, *given, **named)
-            hook = _before_backward(outputs, begin) if timer.sleeps else None
-            timer.begins_back(_clock())
-            try:
-                return real(outputs, *given, **named)
-            finally:
-                timer.went_back(_clock())
-                if hook is not None:
-                    hook.remove()
+    def end(_: int) -> None:
+        timer.went_back(_clock())
+        while hooks:
+            hooks.pop().remove()
 
-        return call
-
-    return make
+    return _timed(begin, end)
 
 
-def _before_backward(outputs: Any, action: Callable[[Any], None]) -> Any:
-    """Call ``action`` once torch begins to compute these outputs' gradients; return the handle."""
-    # compiled hooks would have to be the same at each pass
-    compiler = sys.modules.get("torch._dynamo.compiled_autograd")
-    if not getattr(compiler, "compiled_autograd_enabled", False):
-        with suppress(Exception):  # outputs of any kind
-            return outputs[0].grad_fn.register_prehook(action)
-    return None
-
-
-def _paddle_backward(steps: _Steps) -> Callable[[Any], Any]:
-    """Time paddle's backward, in which native code waits: what the main thread spends neither on a core nor
-    in line for one. Reading both takes up to 20 µs, so that it measures every other pass, by chance."""
+def _paddle_backward_calls(steps: _Steps) -> Make:
     timer = steps.timer
 
-    def make(real: Any) -> Any:
-        def call(*given: Any, **named: Any) -> Any:
-            if not steps.applies():
-                return real(*given, **named)
-            begun = _clock()
-            measures = timer.measures()
-            # a thread may lose its core as it leaves a system call: the time in line is read outermost
-            before = steps.queued() + time.thread_time_ns() if measures else 0
-            timer.begins_back(begun)
-            try:
-                return real(*given, **named)
-            finally:
-                asleep = None
-                if measures:
-                    ran = time.thread_time_ns()
-                    asleep = _clock() - begun - (ran + steps.queued() - before)
-                timer.went_back(_clock(), asleep)
+    def begin(*_: Any) -> int:
+        if not steps.applies():
+            return 0
+        timer.begins_back(begun := _clock())
+        return begun
 
-        return call
-
-    return make
+    return _timed(begin, lambda _: timer.went_back(_clock()))
 
 
-def _batches(steps: _Steps) -> Callable[[Any], Any]:
+class _PaddleExchanges:
+    """The exchanges of gradients inside of paddle's backward. Its native code begins that of a group of
+    parameters once their last gradient is there, and with gloo it waits before it computes the next one. The
+    first pass shows the order of the gradients; from then on hooks of few parameters remain."""
+
+    def __init__(self, timer: StepTimer, model: Any) -> None:
+        self._timer = timer
+        self._model = weakref.ref(model)
+        self._groups = model.group_indices
+        self._order: list[int] = []
+        self._since = 0
+        layers = (layer.named_parameters(include_sublayers=False) for layer in model.sublayers())
+        by_id = {id(parameter): parameter for named in layers for _, parameter in named}
+        trained = (parameter for parameter in by_id.values() if parameter.trainable)
+        self._parameters = [parameter for parameter in trained if not getattr(parameter, "no_sync", False)]
+        self._hooks = [
+            parameter.register_hook(functools.partial(self._learn, number))
+            for number, parameter in enumerate(self._parameters)
+        ]
+
+    def _learn(self, number: int, _: object) -> None:
+        self._order.append(number)
+
+    def settle(self) -> None:
+        """Replace the hooks of the first pass."""
+        for hook in self._hooks:
+            hook.remove()
+        numbers = list(dict.fromkeys(self._order))
+        places = {number: place for place, number in enumerate(numbers)}
+        last = (
+            max((places[number] for number in group if number in places), default=-1)
+            for group in self._groups
+        )
+        for place in sorted({*last} - {-1}):
+            is_last = place == len(numbers) - 1
+            self._parameters[numbers[place]].register_hook(self._ends if is_last else self._waits)
+            if not is_last:
+                self._parameters[numbers[place + 1]].register_hook(self._goes_on)
+        self._parameters.clear()
+
+    def _waits(self, _: object) -> None:
+        model = self._model()
+        self._since = _clock() if self._timer.sleeps and model is not None and model.grad_need_sync else 0
+
+    def _goes_on(self, _: object) -> None:
+        if self._since:
+            self._timer.waited(self._since, _clock())
+
+    def _ends(self, _: object) -> None:
+        model = self._model()
+        if self._timer.sleeps and model is not None and model.grad_need_sync:
+            self._timer.computed = _clock()
+
+
+def _optimizes(steps: _Steps) -> Make:
+    stepping = list[Any]()
+
+    def begin(given: Any, _: Any) -> int:
+        if stepping or _thread.get_ident() != steps.main:
+            return 0
+        stepping.append(given[0])
+        steps.timer.enters(given[0], begun := _clock())
+        return begun
+
+    def end(_: int) -> None:
+        steps.leave(stepping.pop())
+
+    return _timed(begin, end)
+
+
+def _calls(steps: _Steps) -> Make:
+    def begin(given: Any, _: Any) -> int:
+        if steps.applies():
+            steps.timer.called(_clock(), _samples(given[1:]))
+            if not steps.timer.counts and hasattr(given[0], "group_indices"):
+                steps.learn(given[0])
+        return 0
+
+    return _timed(begin, lambda _: None)
+
+
+def _schedules(steps: _Steps) -> Make:
+    def begin(given: Any, named: dict[str, Any]) -> int:
+        with suppress(Exception):  # a schedule of the program's
+            steps.schedules[named.get("optimizer") or given[1]] = type(given[0]).__name__
+        return 0
+
+    return _timed(begin, lambda _: None)
+
+
+def _batches(steps: _Steps) -> Make:
     timer = steps.timer
 
     def make(real: Any) -> Any:
@@ -327,69 +421,15 @@ def _batches(steps: _Steps) -> Callable[[Any], Any]:
     return make
 
 
-def _opens(steps: _Steps) -> Callable[[Any], Any]:
+def _opens(steps: _Steps) -> Make:
     def make(real: Any) -> Any:
         def call(self: Any) -> Any:
-            if not steps.applies():
-                return real(self)
             begun = _clock()
             iterator = real(self)
-            with suppress(Exception):  # a loader of the program's
-                steps.opened(self, iterator, begun)
-            return iterator
-
-        return call
-
-    return make
-
-
-def _calls(steps: _Steps) -> Callable[[Any], Any]:
-    timer = steps.timer
-
-    def make(real: Any) -> Any:
-        def call(self: Any, *given: Any, **named: Any) -> Any:
             if steps.applies():
-                timer.called(_clock(), _samples(given))
-            return real(self, *given, **named)
-
-        return call
-
-    return make
-
-
-def _schedule(steps: _Steps) -> Callable[[Any], Any]:
-    def make(real: Any) -> Any:
-        def call(self: Any, optimizer: Any, *given: Any, **named: Any) -> Any:
-            with suppress(TypeError):
-                steps.schedules[optimizer] = type(self).__name__
-            return real(self, optimizer, *given, **named)
-
-        return call
-
-    return make
-
-
-def _enter(steps: _Steps, optimizer: Any) -> None:
-    if _thread.get_ident() == steps._main:
-        steps.timer.enters(optimizer, _clock())
-
-
-def _leave(steps: _Steps, optimizer: Any) -> None:
-    if _thread.get_ident() == steps._main and steps.timer.leaves(optimizer, _clock()):
-        with suppress(Exception):  # an optimizer of the program's
-            steps.begins(optimizer)
-
-
-def _optimizes(steps: _Steps) -> Callable[[Any], Any]:
-    def make(real: Any) -> Any:
-        def call(self: Any, *given: Any, **named: Any) -> Any:
-            if steps.timer.stepping or _thread.get_ident() != steps._main:
-                return real(self, *given, **named)
-            steps.timer.enters(self, _clock())
-            try:
-                return real(self, *given, **named)
-            finally:
-                _leave(steps, self)
+                with suppress(Exception):  # a loader of the program's
+                    steps.opened(self, iterator, begun)
+            return iterator
 
         return call
 
@@ -398,12 +438,12 @@ def _optimizes(steps: _Steps) -> Callable[[Any], Any]:
 
 def _torch_optimizers(steps: _Steps, module: ModuleType) -> None:
     if hasattr(module, "register_optimizer_step_post_hook"):
-        module.register_optimizer_step_pre_hook(lambda optimizer, *_: _enter(steps, optimizer))
-        module.register_optimizer_step_post_hook(lambda optimizer, *_: _leave(steps, optimizer))
+        module.register_optimizer_step_pre_hook(lambda optimizer, *_: steps.enter(optimizer))
+        module.register_optimizer_step_post_hook(lambda optimizer, *_: steps.leave(optimizer))
 
 
 def _torch_backward(steps: _Steps, module: ModuleType) -> None:
-    _replace(module, "_engine_run_backward", _backward(steps))
+    _replace(module, "_engine_run_backward", _torch_backward_calls(steps))
     # imported by name
     autograd: Any = sys.modules.get("torch.autograd")
     if hasattr(autograd, "_engine_run_backward"):
@@ -425,7 +465,7 @@ def _torch_collectives(steps: _Steps, module: ModuleType) -> None:
 
 def _torch_schedules(steps: _Steps, module: ModuleType) -> None:
     for kind in dict.fromkeys(getattr(module, name) for name in _SCHEDULES if hasattr(module, name)):
-        _replace(kind, "__init__", _schedule(steps))
+        _replace(kind, "__init__", _schedules(steps))
 
 
 def _torch_loaders(steps: _Steps, module: Any) -> None:
@@ -434,7 +474,7 @@ def _torch_loaders(steps: _Steps, module: Any) -> None:
 
 
 def _paddle_core(steps: _Steps, module: Any) -> None:
-    _replace(module.eager, "run_backward", _paddle_backward(steps))
+    _replace(module.eager, "run_backward", _paddle_backward_calls(steps))
     if hasattr(module, "task"):
         _replace(module.task, "wait", _waits(steps))
 

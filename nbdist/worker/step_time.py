@@ -4,8 +4,7 @@ A step ends when an optimizer has stepped; where a program has several, the firs
 data (batches of a DataLoader that a backward pass follows), forward (from the batch, or the call of a wrapped
 model, to backward), backward, wait (for other ranks), optimizer, and other: evaluation, logging, checkpoints.
 
-The wait inside backward, where DDP exchanges gradients, may be known of some passes only: their share of it
-stands for all.
+DDP exchanges gradients inside backward: the wait for it lasts from when the pass has computed them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from typing import NamedTuple
 
 from nbdist.worker.files import put
 
@@ -28,44 +26,25 @@ NAME = "steps.json"
 _WARM = 2  # first steps that do not count: imports, workers, compilation
 _RECENT = 10.0  # seconds that ``recent`` covers at least
 _OTHERS = 16  # steps of other optimizers after which the program has gone on to another training
-_MULTIPLIER, _MASK, _HALF = 69_069, 0xFFFF_FFFF, 0x8000_0000
 
 
-class Totals(NamedTuple):
-    """Sums over steps, in nanoseconds but for the counts. ``wait`` is that of timed calls, ``asleep`` that of
-    native code within the backward passes that took ``measured``. ``fetches`` are batches, ``backwards``
-    the passes."""
+_SUMS = (
+    *("steps", "wall", "data", "forward", "backward", "wait", "optimizer"),
+    *("samples", "fetches", "backwards"),
+)
+"""Sums over steps, in nanoseconds but for the counts. ``fetches`` are batches, ``backwards`` passes."""
 
-    steps: int = 0
-    wall: int = 0
-    data: int = 0
-    forward: int = 0
-    backward: int = 0
-    wait: int = 0
-    optimizer: int = 0
-    measured: int = 0
-    asleep: int = 0
-    samples: int = 0
-    fetches: int = 0
-    backwards: int = 0
 
-    def since(self, before: Totals) -> Totals:
-        return Totals(*(now - then for now, then in zip(self, before, strict=True)))
-
-    def record(self) -> dict[str, Any]:
-        """Return the parts in seconds, and the counts."""
-        hidden = self.backward * min(1.0, max(0.0, self.asleep / self.measured)) if self.measured else 0.0
-        parts = {
-            "data": self.data,
-            "forward": self.forward,
-            "backward": self.backward - hidden,
-            "wait": self.wait + hidden,
-            "optimizer": self.optimizer,
-        }
-        parts["other"] = max(0.0, self.wall - sum(parts.values()))
-        counts = {name: getattr(self, name) for name in ("steps", "samples", "fetches", "backwards")}
-        seconds = {name: round(value / 1e9, 6) for name, value in parts.items()}
-        return counts | {"seconds": round(self.wall / 1e9, 6), "parts": seconds}
+def _record(now: dict[str, int], before: dict[str, int]) -> dict[str, Any]:
+    """Return the parts in seconds, and the counts, between two moments."""
+    sums = {name: now[name] - before[name] for name in _SUMS}
+    parts: dict[str, float] = {
+        name: sums[name] for name in ("data", "forward", "backward", "wait", "optimizer")
+    }
+    parts["other"] = max(0.0, sums["wall"] - sum(parts.values()))
+    counts = {name: sums[name] for name in ("steps", "samples", "fetches", "backwards")}
+    seconds = {name: round(value / 1e9, 6) for name, value in parts.items()}
+    return counts | {"seconds": round(sums["wall"] / 1e9, 6), "parts": seconds}
 
 
 class StepTimer:
@@ -76,17 +55,20 @@ class StepTimer:
     def __init__(self, now: int) -> None:
         self.busy = self.sleeps = False
         self.back = self.computed = 0  # when a backward pass began, and when the gradients were there
-        self.totals = self.base = Totals()
-        self._dice = 1
+        self.base = self.totals = dict.fromkeys(_SUMS, 0)
+        self._sums = dict(self.totals)
         self._steps = self._others = self._owner = self.stepping = 0
-        self._wall = self._data = self._forward = self._backward = self._wait = self._optimizer = 0
-        self._measured = self._asleep = self._samples = self._fetches = self._backwards = 0
         self._pending: dict[int, tuple[int, int]] = {}  # by iterator: time, samples
         self._opening: dict[int, int] = {}
         self.trained = 0
         self._waited_back = 0
         self._entered = self._nested = 0  # when the optimizer began; time of other parts inside it
         self.pause(now)
+
+    @property
+    def counts(self) -> bool:
+        """Return whether there are steps to record."""
+        return self.totals is not self.base
 
     def pause(self, now: int) -> None:
         """Begin a step: the time before is no part of it."""
@@ -113,7 +95,7 @@ class StepTimer:
         else:
             self._pending.pop(key, None)
             if key == self.trained:
-                self._data += spent
+                self._sums["data"] += spent
         self._set_mark(now)
 
     def called(self, now: int, samples: int) -> None:
@@ -127,7 +109,7 @@ class StepTimer:
     def waited(self, begun: int, now: int) -> None:
         """Take a call that has waited for other ranks."""
         spent = now - begun
-        self._wait += spent
+        self._sums["wait"] += spent
         if self.back:
             self._waited_back += spent
             if self.computed:
@@ -138,34 +120,25 @@ class StepTimer:
             self._nested += spent
             self._waited_inside += spent
 
-    def measures(self) -> bool:
-        """Return, by chance, whether to measure the wait inside the next backward pass."""
-        self._dice = (self._dice * _MULTIPLIER + 1) & _MASK
-        return self.sleeps and self._dice >= _HALF
-
     def begins_back(self, now: int) -> None:
         """Take the beginning of a backward pass."""
         self.back, self.computed, self._waited_back = now, 0, 0
 
-    def went_back(self, now: int, asleep: int | None = None) -> None:
-        """Take its end; ``asleep``: its wait for other ranks, else the time since ``computed``."""
+    def went_back(self, now: int) -> None:
+        """Take the end of the pass. It has waited since ``computed``."""
         begun, self.back = self.back, 0
-        spent = now - begun - self._waited_back
-        if self.computed:
-            asleep = now - self.computed
-        self._forward += max(0, begun - self._mark - self._waited)
-        self._backward += spent
-        self._backwards += 1
-        if asleep is not None:
-            self._measured += spent
-            self._asleep += asleep
+        exchanged = now - self.computed if self.computed else 0
+        self._sums["forward"] += max(0, begun - self._mark - self._waited)
+        self._sums["backward"] += now - begun - self._waited_back - exchanged
+        self._sums["wait"] += exchanged
+        self._sums["backwards"] += 1
         if self._entered:
             # within a closure
             self._nested += now - max(self._mark, self._entered) - self._waited_inside
         for key, (seconds, samples) in self._pending.items():
-            self._data += seconds
-            self._samples += samples
-            self._fetches += 1
+            self._sums["data"] += seconds
+            self._sums["samples"] += samples
+            self._sums["fetches"] += 1
             self.trained = key
         self._pending.clear()
         self._set_mark(now)
@@ -181,7 +154,7 @@ class StepTimer:
         key = id(optimizer)
         if self.stepping != key:
             return False
-        self._optimizer += max(0, now - self._entered - self._nested)
+        self._sums["optimizer"] += max(0, now - self._entered - self._nested)
         self.stepping = self._entered = 0
         self._set_mark(now)
         if key != self._owner:
@@ -191,22 +164,10 @@ class StepTimer:
             self._owner, self._steps = key, 0
         self._others = 0
         self._steps += 1
-        self._wall += now - self._began
+        self._sums["steps"] += 1
+        self._sums["wall"] += now - self._began
         self._began = now
-        totals = Totals(
-            self._steps,
-            self._wall,
-            self._data,
-            self._forward,
-            self._backward,
-            self._wait,
-            self._optimizer,
-            self._measured,
-            self._asleep,
-            self._samples,
-            self._fetches,
-            self._backwards,
-        )
+        totals = dict(self._sums)
         if self._steps <= _WARM:
             self.base = totals
         self.totals = totals
@@ -218,7 +179,7 @@ class StepRecord:
 
     def __init__(self, path: str, timer: StepTimer, facts: Callable[[], dict[str, Any]]) -> None:
         self._path, self._timer, self._facts = path, timer, facts
-        self._seen: deque[tuple[float, Totals]] = deque()
+        self._seen: deque[tuple[float, dict[str, int]]] = deque()
         self._base = timer.base
 
     def write(self, now: float) -> None:
@@ -227,7 +188,7 @@ class StepRecord:
         if base is not self._base:
             self._base = base
             self._seen.clear()
-        if totals.steps <= base.steps or (self._seen and self._seen[-1][1] is totals):
+        if totals["steps"] <= base["steps"] or (self._seen and self._seen[-1][1] is totals):
             return
         self._seen.append((now, totals))
         while len(self._seen) > 1 and now - self._seen[1][0] >= _RECENT:
@@ -235,8 +196,8 @@ class StepRecord:
         before = self._seen[0][1] if len(self._seen) > 1 else base
         record = {
             "time": round(time.time(), 3),
-            "total": totals.since(base).record(),
-            "recent": totals.since(before).record(),
+            "total": _record(totals, base),
+            "recent": _record(totals, before),
             "facts": self._facts(),
         }
         put(self._path, json.dumps(record).encode())

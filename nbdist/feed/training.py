@@ -1,0 +1,46 @@
+"""The training of a run as screens show it, from the records of its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from nbdist.diagnosis.training import Training, training_of
+from nbdist.model import Run
+from nbdist.store import RunDirectory
+from nbdist.store.step_records import read_steps
+
+_RANKS = 64  # of many ranks the first: a look reads a file of each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingView:
+    """A training in words: its facts, and what limits it with the parts of the time. ``parts`` are shares of
+    1, the mean of the ranks, in order."""
+
+    text: str
+    text_zh: str
+    limit: str
+    limit_zh: str
+    parts: Mapping[str, float]
+
+    def lines(self, language: str) -> tuple[str, str]:
+        return (self.text_zh, self.limit_zh) if language == "zh" else (self.text, self.limit)
+
+
+def read_training(run: Run, directory: RunDirectory) -> Training | None:
+    """Return the training of a run, lately while it goes on; None for a run that does not train."""
+    records = {}
+    for rank in islice(run.ranks, _RANKS):
+        if (record := read_steps(directory.rank(rank.rank, run.attempt).steps)) is not None:
+            records[rank.rank] = record
+    return training_of(records, live=not run.state.terminal)
+
+
+def training_view(training: Training | None) -> TrainingView | None:
+    if training is None:
+        return None
+    (text, limit), (text_zh, limit_zh) = training.lines("en"), training.lines("zh")
+    parts = {part: round(share, 3) for part, share in training.mean.items()}
+    return TrainingView(text=text, text_zh=text_zh, limit=limit, limit_zh=limit_zh, parts=parts)
