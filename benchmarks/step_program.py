@@ -1,5 +1,8 @@
-"""A training that times its own steps: ``step_program.py FRAMEWORK CASE STEPS``. It writes the seconds of its
-parts into ``truth.json`` in the rank's directory, over the same steps as nbdist: all but the first two.
+"""A training that times its own steps: ``step_program.py FRAMEWORK CASE STEPS``.
+
+It writes the seconds of its parts into ``truth.json`` in the rank's directory, over the same steps as nbdist:
+all but the first two. With a width and seconds for case and steps, it writes the CPU time of steps with and
+without nbdist's hooks, in turn (``cost``).
 
 The wait inside backward, in which DDP and DataParallel exchange gradients, lasts from the last gradient that
 is ready (DDP's communication hook, paddle's hooks of parameters) to the end of backward.
@@ -61,7 +64,7 @@ def _burn(seconds: float) -> None:
 
 
 class Torch:
-    """What the program needs of torch."""
+    """The calls of torch that the program makes."""
 
     def __init__(self, case: Case) -> None:
         import torch
@@ -134,7 +137,7 @@ class Torch:
 
 
 class Paddle:
-    """The same of paddle."""
+    """The same calls of paddle."""
 
     def __init__(self, case: Case) -> None:
         import paddle
@@ -157,8 +160,9 @@ class Paddle:
         for parameter in model.parameters():
             parameter.register_hook(self._gradient)
         # one group of gradients: its exchange is the wait at the end of backward
+        wrap: Any = self.paddle.DataParallel
         size = {"comm_buffer_size": 100, "last_comm_buffer_size": 100}
-        return self.paddle.DataParallel(model, **size) if self.case.wrapped else model
+        return wrap(model, **size) if self.case.wrapped else model
 
     def _gradient(self, _: object) -> None:
         self.ready = _now()
@@ -214,7 +218,7 @@ class Program:
         self.parts = dict.fromkeys(("data", "forward", "backward", "wait", "optimizer"), 0.0)
         self.models = [library.model() for _ in range(case.models)]
         self.optimizers = [library.optimizer(model) for model in self.models]
-        self.loader = library.loader() if case.loader else None
+        self.loader: Any = library.loader() if case.loader else None
         self.batches: Any = iter(())
 
     def run(self, steps: int) -> dict[str, float]:
@@ -245,16 +249,15 @@ class Program:
             self._add("data", begun, 0.0 if case.loader else _now() - begun)
 
             def passes(last: bool = micro == case.micro - 1, x: Any = x, y: Any = y) -> Any:
-                begun = _now()
-                loss = ((model(x) - y) ** 2).mean()
-                _burn(case.slow * library.rank)
-                self._add("forward", begun)
-                begun = _now()
                 quiet = case.wrapped and not last
                 with library.without_sync(model) if quiet else contextlib.nullcontext():
                     begun = _now()
+                    loss = ((model(x) - y) ** 2).mean()
+                    _burn(case.slow * library.rank)
+                    self._add("forward", begun)
+                    begun = _now()
                     loss.backward()
-                ended = _now()
+                    ended = _now()
                 wait = ended - library.ready if case.wrapped and last else 0.0
                 self._add("backward", begun, wait + _now() - ended)
                 self.parts["wait"] += wait
@@ -291,12 +294,80 @@ class Program:
         self.parts[part] += _now() - begun - less
 
 
+def _stand_ins(framework: str) -> list[tuple[Any, str]]:
+    """Return nbdist's stand-ins that a step calls, by owner and name."""
+    if framework == "torch":
+        import torch
+
+        modules, loading = sys.modules, torch.utils.data.dataloader
+        return [
+            *((modules[name], "_engine_run_backward") for name in ("torch.autograd", "torch.autograd.graph")),
+            (torch.autograd, "backward"),
+            (loading._BaseDataLoaderIter, "__next__"),
+            (loading.DataLoader, "__iter__"),
+            (torch.nn.parallel.DistributedDataParallel, "forward"),
+        ]
+    import paddle
+    from paddle.io.dataloader import dataloader_iter
+
+    return [
+        (paddle.base.core.eager, "run_backward"),
+        (dataloader_iter._DataLoaderIterSingleProcess, "__next__"),
+        (paddle.io.DataLoader, "__iter__"),
+        (paddle.optimizer.SGD, "_apply_optimize"),
+        (paddle.optimizer.optimizer.Optimizer, "step"),
+        (paddle.optimizer.optimizer.Optimizer, "_apply_optimize"),
+        (paddle.DataParallel, "forward"),
+    ]
+
+
+class Switch:
+    """The stand-ins of this process, which can be taken out and put back."""
+
+    def __init__(self, framework: str) -> None:
+        names = [pair for pair in _stand_ins(framework) if hasattr(vars(pair[0]).get(pair[1]), "__wrapped__")]
+        self._calls = [(owner, name, vars(owner)[name]) for owner, name in names]
+        self._hooks: list[tuple[Any, dict[Any, Any]]] = []
+        if framework == "torch":
+            import torch.optim.optimizer as optimizing
+
+            tables = optimizing._global_optimizer_pre_hooks, optimizing._global_optimizer_post_hooks
+            self._hooks = [(table, dict(table)) for table in tables]
+
+    def turn(self, on: bool) -> None:
+        for owner, name, call in self._calls:
+            setattr(owner, name, call if on else call.__wrapped__)
+        for table, entries in self._hooks:
+            table.clear()
+            table.update(entries if on else {})
+
+
+def cost(framework: str, width: int, seconds: float) -> dict[str, list[float]]:
+    """Return the seconds of the main thread that a step takes, of blocks of ten steps, with and without the
+    stand-ins in turn: a loaded machine does not change them as it does the clock."""
+    case = Case(width=width)
+    program = Program(Torch(case) if framework == "torch" else Paddle(case), case)
+    program.run(20)
+    switch, blocks, until = Switch(framework), {"on": [], "off": []}, _now() + seconds
+    while _now() < until:
+        for on in (True, False) if len(blocks["on"]) % 2 else (False, True):
+            switch.turn(on)
+            begun = time.thread_time()
+            for _ in range(10):
+                program._step(0)
+            blocks["on" if on else "off"].append((time.thread_time() - begun) / 10)
+    return blocks
+
+
 def main(arguments: Sequence[str]) -> None:
-    framework, name, steps = arguments
-    case = CASES[name]
-    truth = Program(Torch(case) if framework == "torch" else Paddle(case), case).run(int(steps))
+    framework, name, much = arguments
+    if name in CASES:
+        case = CASES[name]
+        answer: Any = Program(Torch(case) if framework == "torch" else Paddle(case), case).run(int(much))
+    else:
+        answer = cost(framework, int(name), float(much))
     with open(os.path.join(os.environ["NBDIST_RANK_DIR"], "truth.json"), "w") as file:
-        json.dump(truth, file)
+        json.dump(answer, file)
 
 
 if __name__ == "__main__":

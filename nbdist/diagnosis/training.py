@@ -126,7 +126,7 @@ def training_of(records: Mapping[int, StepRecord], *, live: bool) -> Training | 
 
 
 def _facts(records: Mapping[int, StepRecord], divisions: Mapping[int, Division]) -> TrainingFacts:
-    first, division = (each[min(each)] for each in (records, divisions))
+    first, division = records[min(records)], divisions[min(divisions)]
     facts = first.facts
     # the last pass of an epoch may have fewer
     passes = min(division.backwards, division.fetches) or division.backwards

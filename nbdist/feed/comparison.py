@@ -18,7 +18,7 @@ from nbdist.diagnosis.training import Training
 from nbdist.feed.curves import Curve, has_diverged, main_tag, picked, read_curves
 from nbdist.feed.explanation import time_spent
 from nbdist.feed.labels import clipped
-from nbdist.feed.training import read_training
+from nbdist.feed.training_view import read_training
 from nbdist.model import Run, RunState
 from nbdist.model.spec import Value
 from nbdist.privacy import Privacy

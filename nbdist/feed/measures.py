@@ -20,7 +20,7 @@ from nbdist.feed.charts import Charts
 from nbdist.feed.progress import LINES, Progress, RankProgress, furthest_behind
 from nbdist.feed.rank_log import LogDelta
 from nbdist.feed.stalling import SlowView, slow_view
-from nbdist.feed.training import read_training
+from nbdist.feed.training_view import read_training
 from nbdist.feed.view import CallView, FailureView, NoteView
 from nbdist.model import RankState, Run
 from nbdist.programs.sources import Sources

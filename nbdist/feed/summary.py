@@ -26,7 +26,7 @@ from nbdist.feed.stalling import (
     hung_lines,
     slow_text,
 )
-from nbdist.feed.training import read_training
+from nbdist.feed.training_view import read_training
 from nbdist.feed.view import last_checkpoint
 from nbdist.model import AT_LIMIT, Rank, RankState, Run, RunState
 from nbdist.programs.sources import Sources

@@ -22,7 +22,7 @@ from nbdist.feed.given import NOTHING, Given, inputs_of
 from nbdist.feed.labels import exit_text
 from nbdist.feed.progress import Progress
 from nbdist.feed.stalling import SlowView, StallView
-from nbdist.feed.training import TrainingView, training_view
+from nbdist.feed.training_view import TrainingView, training_view
 from nbdist.model import AT_LIMIT, Rank, RankState, Reason, Run, RunState
 from nbdist.store import MetricPoint
 from nbdist.text import Both, reason_text, say

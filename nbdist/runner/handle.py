@@ -108,7 +108,7 @@ class RunHandle:
     def time(self) -> Training | None:
         """Return the facts of the run's training, and how the time of its steps divides (``parts``, by rank):
         lately, or of all steps once it has ended. None for a run that has trained less than three steps."""
-        from nbdist.feed.training import read_training
+        from nbdist.feed.training_view import read_training
 
         return read_training(self.run, self.directory)
 

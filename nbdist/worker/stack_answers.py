@@ -157,6 +157,13 @@ def counts_steps() -> bool:
     return counts is not None and counts()
 
 
+def pause_steps() -> None:
+    """Let a step of this rank's training begin now: a cell of a session does."""
+    pause = getattr(sys.modules.get("nbdist.worker.step_hooks"), "pause", None)
+    if pause is not None:
+        pause()
+
+
 _SHOWN = 160
 
 

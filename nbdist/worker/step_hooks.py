@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from nbdist.worker.framework_hooks import after_import
+from nbdist.worker.paddle_exchanges import PaddleExchanges
 from nbdist.worker.step_time import NAME, StepRecord, StepTimer
 
 _clock = time.perf_counter_ns
@@ -48,7 +49,8 @@ class _Steps:
         self._optimizer: Callable[[], Any] = lambda: None
         self._loaders: dict[int, tuple[Callable[[], Any], int]] = {}  # by iterator, with the size of a batch
         self._known: dict[str, Any] = {}
-        self._learned: weakref.WeakKeyDictionary[Any, _PaddleExchanges] = weakref.WeakKeyDictionary()
+        self._exchanges: weakref.WeakKeyDictionary[Any, PaddleExchanges] = weakref.WeakKeyDictionary()
+        self._learning: list[PaddleExchanges] = []
         self.on_host = False
         self.schedules: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
@@ -57,11 +59,13 @@ class _Steps:
         timer = self.timer
         return not timer.busy and (in_backward or not timer.back) and _thread.get_ident() == self.main
 
-    def learn(self, model: Any) -> None:
-        """Watch the first pass of a model of paddle's DataParallel."""
-        if model not in self._learned:
-            with suppress(Exception):  # private names
-                self._learned[model] = _PaddleExchanges(self.timer, model)
+    def exchanges(self, model: Any) -> None:
+        """Watch the next pass of a model of paddle's DataParallel."""
+        with suppress(Exception):  # private names
+            if model not in self._exchanges:
+                self._exchanges[model] = PaddleExchanges(self.timer, model)
+                self._learning.append(self._exchanges[model])
+            self._exchanges[model].synchronizes = self.timer.sleeps and model.grad_need_sync
 
     def opened(self, loader: Any, iterator: Any, begun: int) -> None:
         """Take a DataLoader that has started to read."""
@@ -76,16 +80,16 @@ class _Steps:
         samples, (_, most) = _samples(batch), self._loaders.get(id(iterator), (None, 0))
         self.timer.fetched(iterator, begun, now, min(samples, most) if most else samples)
 
-    def enter(self, optimizer: Any) -> None:
+    def enter(self, optimizer: Any, *_: Any) -> None:
         if _thread.get_ident() == self.main:
             self.timer.enters(optimizer, _clock())
 
-    def leave(self, optimizer: Any) -> None:
+    def leave(self, optimizer: Any, *_: Any) -> None:
         if _thread.get_ident() == self.main and self.timer.leaves(optimizer, _clock()):
             with suppress(Exception):  # an optimizer of the program's
                 self._begin(optimizer)
-                for exchanges in self._learned.values():
-                    exchanges.settle()
+        if self._learning:
+            self._learning = [exchanges for exchanges in self._learning if not exchanges.settle()]
 
     def _begin(self, optimizer: Any) -> None:
         """Note the facts of a training at its first step."""
@@ -166,7 +170,7 @@ def _length(value: Any) -> int | None:
 
 
 def _sampler(loader: Any) -> Any:
-    batches = getattr(loader, "batch_sampler", None)
+    batches: Any = getattr(loader, "batch_sampler", None)
     # paddle's DistributedBatchSampler divides the data itself
     if hasattr(batches, "num_samples") and hasattr(batches, "nranks"):
         return range(batches.num_samples)
@@ -276,15 +280,21 @@ def _torch_backward_calls(steps: _Steps) -> Make:
     def computed() -> None:
         timer.computed = _clock()
 
+    def start(_: object) -> None:
+        engine.queue_callback(computed)
+
     def begin(given: Any, _: Any) -> int:
         if not steps.applies():
             return 0
+        timer.begins_back(begun := _clock())
         # compiled hooks would have to be the same at each pass
         compiler = sys.modules.get("torch._dynamo.compiled_autograd")
         if timer.sleeps and not getattr(compiler, "compiled_autograd_enabled", False):
-            with suppress(Exception):  # outputs of any kind
-                hooks.append(given[0][0].grad_fn.register_prehook(lambda _: engine.queue_callback(computed)))
-        timer.begins_back(begun := _clock())
+            try:
+                output = given[0] if hasattr(given[0], "grad_fn") else given[0][0]
+                hooks.append(output.grad_fn.register_prehook(start))
+            except Exception:  # noqa: BLE001 - outputs of any kind
+                return begun
         return begun
 
     def end(_: int) -> None:
@@ -307,60 +317,6 @@ def _paddle_backward_calls(steps: _Steps) -> Make:
     return _timed(begin, lambda _: timer.went_back(_clock()))
 
 
-class _PaddleExchanges:
-    """The exchanges of gradients inside of paddle's backward. Its native code begins that of a group of
-    parameters once their last gradient is there, and with gloo it waits before it computes the next one. The
-    first pass shows the order of the gradients; from then on hooks of few parameters remain."""
-
-    def __init__(self, timer: StepTimer, model: Any) -> None:
-        self._timer = timer
-        self._model = weakref.ref(model)
-        self._groups = model.group_indices
-        self._order: list[int] = []
-        self._since = 0
-        layers = (layer.named_parameters(include_sublayers=False) for layer in model.sublayers())
-        by_id = {id(parameter): parameter for named in layers for _, parameter in named}
-        trained = (parameter for parameter in by_id.values() if parameter.trainable)
-        self._parameters = [parameter for parameter in trained if not getattr(parameter, "no_sync", False)]
-        self._hooks = [
-            parameter.register_hook(functools.partial(self._learn, number))
-            for number, parameter in enumerate(self._parameters)
-        ]
-
-    def _learn(self, number: int, _: object) -> None:
-        self._order.append(number)
-
-    def settle(self) -> None:
-        """Replace the hooks of the first pass."""
-        for hook in self._hooks:
-            hook.remove()
-        numbers = list(dict.fromkeys(self._order))
-        places = {number: place for place, number in enumerate(numbers)}
-        last = (
-            max((places[number] for number in group if number in places), default=-1)
-            for group in self._groups
-        )
-        for place in sorted({*last} - {-1}):
-            is_last = place == len(numbers) - 1
-            self._parameters[numbers[place]].register_hook(self._ends if is_last else self._waits)
-            if not is_last:
-                self._parameters[numbers[place + 1]].register_hook(self._goes_on)
-        self._parameters.clear()
-
-    def _waits(self, _: object) -> None:
-        model = self._model()
-        self._since = _clock() if self._timer.sleeps and model is not None and model.grad_need_sync else 0
-
-    def _goes_on(self, _: object) -> None:
-        if self._since:
-            self._timer.waited(self._since, _clock())
-
-    def _ends(self, _: object) -> None:
-        model = self._model()
-        if self._timer.sleeps and model is not None and model.grad_need_sync:
-            self._timer.computed = _clock()
-
-
 def _optimizes(steps: _Steps) -> Make:
     stepping = list[Any]()
 
@@ -381,8 +337,8 @@ def _calls(steps: _Steps) -> Make:
     def begin(given: Any, _: Any) -> int:
         if steps.applies():
             steps.timer.called(_clock(), _samples(given[1:]))
-            if not steps.timer.counts and hasattr(given[0], "group_indices"):
-                steps.learn(given[0])
+            if hasattr(given[0], "group_indices"):
+                steps.exchanges(given[0])
         return 0
 
     return _timed(begin, lambda _: None)
@@ -412,8 +368,10 @@ def _batches(steps: _Steps) -> Make:
                 raise
             finally:
                 timer.busy = False
-            with suppress(Exception):  # a batch of the program's
+            try:
                 steps.fetched(self, begun, batch)
+            except Exception:  # noqa: BLE001 - a batch of the program's
+                return batch
             return batch
 
         return call
@@ -438,8 +396,8 @@ def _opens(steps: _Steps) -> Make:
 
 def _torch_optimizers(steps: _Steps, module: ModuleType) -> None:
     if hasattr(module, "register_optimizer_step_post_hook"):
-        module.register_optimizer_step_pre_hook(lambda optimizer, *_: steps.enter(optimizer))
-        module.register_optimizer_step_post_hook(lambda optimizer, *_: steps.leave(optimizer))
+        module.register_optimizer_step_pre_hook(steps.enter)
+        module.register_optimizer_step_post_hook(steps.leave)
 
 
 def _torch_backward(steps: _Steps, module: ModuleType) -> None:
@@ -448,6 +406,8 @@ def _torch_backward(steps: _Steps, module: ModuleType) -> None:
     autograd: Any = sys.modules.get("torch.autograd")
     if hasattr(autograd, "_engine_run_backward"):
         autograd._engine_run_backward = module._engine_run_backward
+        # the usual way there
+        _replace(autograd, "backward", _torch_backward_calls(steps))
 
 
 def _torch_collectives(steps: _Steps, module: ModuleType) -> None:

@@ -53,16 +53,16 @@ class StepTimer:
     other ranks; not with a GPU, for which the main thread waits too."""
 
     def __init__(self, now: int) -> None:
-        self.busy = self.sleeps = False
-        self.back = self.computed = 0  # when a backward pass began, and when the gradients were there
+        self.sleeps = False
+        self.computed = 0  # when a backward pass had the gradients
         self.base = self.totals = dict.fromkeys(_SUMS, 0)
         self._sums = dict(self.totals)
-        self._steps = self._others = self._owner = self.stepping = 0
+        self._steps = self._others = self._owner = 0
         self._pending: dict[int, tuple[int, int]] = {}  # by iterator: time, samples
         self._opening: dict[int, int] = {}
         self.trained = 0
         self._waited_back = 0
-        self._entered = self._nested = 0  # when the optimizer began; time of other parts inside it
+        self._nested = 0  # time of other parts inside the optimizer
         self.pause(now)
 
     @property
@@ -71,7 +71,8 @@ class StepTimer:
         return self.totals is not self.base
 
     def pause(self, now: int) -> None:
-        """Begin a step: the time before is no part of it."""
+        """Begin a step: the time before is no part of it, and no call goes on."""
+        self.busy, self.back, self.stepping, self._entered = False, 0, 0, 0
         self._began = now
         self._set_mark(now)
 

@@ -28,7 +28,7 @@ class Script:
 
     def does(self, events: str) -> None:
         """Report a step's calls, whose times are from the end of the step before."""
-        start, end = self.now, 0.0
+        start, end = self.now, ""
         for line in events.strip().splitlines():
             begun, end, what, *more = line.split()
             who, _, kind = what.rpartition("-")
