@@ -21,7 +21,7 @@ _STEPS, _SECONDS = 3, 1.0  # fewer tell nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingFacts:
-    """What a training does; None where it is not known. ``batch``: samples of a rank in one pass, of which a
+    """Facts of a training; None where one is not known. ``batch``: samples of a rank in one pass, of which a
     step has ``accumulation``; ``global_batch``: those of all ranks in a step. ``epoch_samples`` are those of
     all ranks. Rates are a second, of all ranks and of each."""
 
