@@ -25,14 +25,17 @@ NAME = "steps.json"
 
 _WARM = 2  # first steps that do not count: imports, workers, compilation
 _RECENT = 10.0  # seconds that ``recent`` covers at least
+_LONG = 20_000_000  # ns of a step
+_MULTIPLIER, _MASK, _QUARTER = 69_069, 0xFFFF_FFFF, 0x4000_0000
 _OTHERS = 16  # steps of other optimizers after which the program has gone on to another training
 
 
 _SUMS = (
     *("steps", "wall", "data", "forward", "backward", "wait", "optimizer"),
-    *("samples", "fetches", "backwards"),
+    *("measured", "exchanged", "samples", "fetches", "backwards"),
 )
-"""Sums over steps, in nanoseconds but for the counts. ``fetches`` are batches, ``backwards`` passes."""
+"""Sums over steps, in nanoseconds but for the counts. ``exchanged`` is the wait for the exchange of gradients
+within the backward passes that took ``measured``. ``fetches`` are batches, ``backwards`` passes."""
 
 
 def _record(now: dict[str, int], before: dict[str, int]) -> dict[str, Any]:
@@ -41,6 +44,9 @@ def _record(now: dict[str, int], before: dict[str, int]) -> dict[str, Any]:
     parts: dict[str, float] = {
         name: sums[name] for name in ("data", "forward", "backward", "wait", "optimizer")
     }
+    hidden = parts["backward"] * sums["exchanged"] / max(1, sums["measured"])
+    parts["backward"] -= hidden
+    parts["wait"] += hidden
     parts["other"] = max(0.0, sums["wall"] - sum(parts.values()))
     counts = {name: sums[name] for name in ("steps", "samples", "fetches", "backwards")}
     seconds = {name: round(value / 1e9, 6) for name, value in parts.items()}
@@ -61,7 +67,8 @@ class StepTimer:
         self._pending: dict[int, tuple[int, int]] = {}  # by iterator: time, samples
         self._opening: dict[int, int] = {}
         self.trained = 0
-        self._waited_back = 0
+        self._waited_back, self._dice = 0, 1
+        self._measured, self._long = False, True
         self._nested = 0  # time of other parts inside the optimizer
         self.pause(now)
 
@@ -121,17 +128,25 @@ class StepTimer:
             self._nested += spent
             self._waited_inside += spent
 
-    def begins_back(self, now: int) -> None:
+    def measures(self) -> bool:
+        """Return whether to measure the next pass' exchange: in short steps that of one in four, by chance."""
+        self._dice = (self._dice * _MULTIPLIER + 1) & _MASK
+        return self.sleeps and (self._long or self._dice < _QUARTER)
+
+    def begins_back(self, now: int, *, measured: bool) -> None:
         """Take the beginning of a backward pass."""
-        self.back, self.computed, self._waited_back = now, 0, 0
+        self.back, self.computed, self._waited_back, self._measured = now, 0, 0, measured
 
     def went_back(self, now: int) -> None:
         """Take the end of the pass. It has waited since ``computed``."""
         begun, self.back = self.back, 0
         exchanged = now - self.computed if self.computed else 0
         self._sums["forward"] += max(0, begun - self._mark - self._waited)
-        self._sums["backward"] += now - begun - self._waited_back - exchanged
-        self._sums["wait"] += exchanged
+        spent = now - begun - self._waited_back
+        self._sums["backward"] += spent
+        if self._measured:
+            self._sums["measured"] += spent
+            self._sums["exchanged"] += exchanged
         self._sums["backwards"] += 1
         if self._entered:
             # within a closure
@@ -167,6 +182,7 @@ class StepTimer:
         self._steps += 1
         self._sums["steps"] += 1
         self._sums["wall"] += now - self._began
+        self._long = now - self._began >= _LONG
         self._began = now
         totals = dict(self._sums)
         if self._steps <= _WARM:
