@@ -273,7 +273,7 @@ def _waits(steps: _Steps) -> Make:
 
 def _torch_backward_calls(steps: _Steps) -> Make:
     """Time torch's backward. DDP waits for the exchange of gradients in a callback at the end of the pass; a
-    callback that is queued at its beginning comes first. It costs 10 µs: of short passes some are measured."""
+    callback that is queued at its beginning comes first. It costs 10 µs: some short passes do without."""
     timer = steps.timer
     engine: Any = sys.modules["torch.autograd"].Variable._execution_engine
 

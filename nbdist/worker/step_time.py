@@ -129,7 +129,7 @@ class StepTimer:
             self._waited_inside += spent
 
     def measures(self) -> bool:
-        """Return whether to measure the next pass' exchange: in short steps that of one in four, by chance."""
+        """Return whether to measure the next pass' exchange: in short steps one in four, by chance."""
         self._dice = (self._dice * _MULTIPLIER + 1) & _MASK
         return self.sleeps and (self._long or self._dice < _QUARTER)
 
