@@ -79,7 +79,7 @@ export function sweepNews(given: unknown): SweepNews {
 }
 
 /** Groups whose rows are named by codes, which the page has words for. */
-const CODED = new Set(['run', 'code', 'machine', 'time']);
+const CODED = new Set(['run', 'code', 'machine', 'time', 'training']);
 const METRICS = new Set(['last', 'best', 'at']);
 
 /** Columns that are shown at first: of these groups so many, and so many in all. */

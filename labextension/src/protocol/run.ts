@@ -168,6 +168,8 @@ export const runView = fields({
   /** there while nothing happens; the state stays as it is */
   stall: or(stallView, null),
   slow: or(slowView, null),
+  /** a training's facts, and what limits it with the parts of its time */
+  training: or(fields({ text: bilingual, limit: bilingual }), null),
   /** mistakes of the program that fail no rank */
   warnings: or(listOf(noteView), []),
   /** the notes on a run that has ended, its warnings among them */

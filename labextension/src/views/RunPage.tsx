@@ -228,6 +228,8 @@ export function RunPage(props: RunPageProps): ReactElement {
   const warnings = view?.notes.length
     ? view.notes
     : (view?.warnings ?? []).map(({ text }) => localized(text));
+  // the notes on a run that has ended tell of it, too
+  const training = view?.live ? view.training : null;
   const report = useMemo(
     () => host.report && <CopyReport report={host.report} label={label} notify={notify} />,
     [host, label, notify],
@@ -294,6 +296,11 @@ export function RunPage(props: RunPageProps): ReactElement {
       )}
       {view && stall && view.live && (
         <StallBanner view={view} stall={stall} viewAt={viewAt} interrupt={bound.interrupt} />
+      )}
+      {training && (
+        <div className="nbdist-note nbdist-calm" title={localized(training.text)}>
+          {localized(training.limit)}
+        </div>
       )}
       {warnings.length > 0 && (
         <div className="nbdist-note nbdist-calm">
