@@ -128,7 +128,8 @@ class Measures:
             rank: progress.mean_rate if ended else progress.rate(now)
             for rank, progress in self._progress.items()
         }
-        return rates | _step_rates(self.training)
+        # those that the ranks record are exact
+        return {**rates, **(self.training.step_rates if self.training is not None else {})}
 
     @property
     def system(self) -> dict[int, MetricPoint]:
@@ -360,11 +361,6 @@ class Glance:
     slow: SlowView | None = None
     samples: Mapping[int, float] = field(default_factory=dict)
     training: Training | None = None
-
-
-def _step_rates(training: Training | None) -> Mapping[int, float]:
-    """Return the steps a second that the ranks record, which are exact."""
-    return {} if training is None else training.step_rates
 
 
 def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
