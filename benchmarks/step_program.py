@@ -310,13 +310,14 @@ def _stand_ins(framework: str) -> list[tuple[Any, str]]:
     import paddle
     from paddle.io.dataloader import dataloader_iter
 
+    optimizing: Any = paddle.optimizer.optimizer
     return [
         (paddle.base.core.eager, "run_backward"),
         (dataloader_iter._DataLoaderIterSingleProcess, "__next__"),
         (paddle.io.DataLoader, "__iter__"),
         (paddle.optimizer.SGD, "_apply_optimize"),
-        (paddle.optimizer.optimizer.Optimizer, "step"),
-        (paddle.optimizer.optimizer.Optimizer, "_apply_optimize"),
+        (optimizing.Optimizer, "step"),
+        (optimizing.Optimizer, "_apply_optimize"),
         (paddle.DataParallel, "forward"),
     ]
 
@@ -348,7 +349,8 @@ def cost(framework: str, width: int, seconds: float) -> dict[str, list[float]]:
     case = Case(width=width)
     program = Program(Torch(case) if framework == "torch" else Paddle(case), case)
     program.run(20)
-    switch, blocks, until = Switch(framework), {"on": [], "off": []}, _now() + seconds
+    blocks: dict[str, list[float]] = {"on": [], "off": []}
+    switch, until = Switch(framework), _now() + seconds
     while _now() < until:
         for on in (True, False) if len(blocks["on"]) % 2 else (False, True):
             switch.turn(on)
