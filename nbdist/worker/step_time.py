@@ -25,8 +25,8 @@ NAME = "steps.json"
 
 _WARM = 2  # first steps that do not count: imports, workers, compilation
 _RECENT = 10.0  # seconds that ``recent`` covers at least
-_LONG = 20_000_000  # ns of a step
-_MULTIPLIER, _MASK, _QUARTER = 69_069, 0xFFFF_FFFF, 0x4000_0000
+_LONG = 10_000_000  # ns of a step
+_MULTIPLIER, _MASK, _HALF = 69_069, 0xFFFF_FFFF, 0x8000_0000
 _OTHERS = 16  # steps of other optimizers after which the program has gone on to another training
 
 
@@ -129,9 +129,9 @@ class StepTimer:
             self._waited_inside += spent
 
     def measures(self) -> bool:
-        """Return whether to measure the next pass' exchange: in short steps one in four, by chance."""
+        """Return whether to measure the next pass' exchange: in short steps one in two, by chance."""
         self._dice = (self._dice * _MULTIPLIER + 1) & _MASK
-        return self.sleeps and (self._long or self._dice < _QUARTER)
+        return self.sleeps and (self._long or self._dice < _HALF)
 
     def begins_back(self, now: int, *, measured: bool) -> None:
         """Take the beginning of a backward pass."""

@@ -105,11 +105,11 @@ def test_the_exchange_of_some_passes_stands_for_that_of_all(tmp_path: Path) -> N
     assert (parts["wait"], parts["backward"]) == (pytest.approx(0.6 * 4), pytest.approx(0.2 * 4))
 
 
-def test_of_short_passes_a_quarter_is_measured() -> None:
+def test_of_short_passes_a_half_is_measured() -> None:
     timer = StepTimer(0)
     timer.sleeps, timer._long = True, False
 
-    assert 0.2 < sum(timer.measures() for _ in range(1000)) / 1000 < 0.3
+    assert 0.45 < sum(timer.measures() for _ in range(1000)) / 1000 < 0.55
 
 
 def test_the_recent_steps_are_those_of_the_last_seconds(tmp_path: Path) -> None:
