@@ -299,13 +299,13 @@ def _stand_ins(framework: str) -> list[tuple[Any, str]]:
     if framework == "torch":
         import torch
 
-        modules, loading = sys.modules, torch.utils.data.dataloader
+        loading = torch.utils.data.dataloader
         return [
-            *((modules[name], "_engine_run_backward") for name in ("torch.autograd", "torch.autograd.graph")),
             (torch.autograd, "backward"),
             (loading._BaseDataLoaderIter, "__next__"),
             (loading.DataLoader, "__iter__"),
             (torch.nn.parallel.DistributedDataParallel, "forward"),
+            (torch.optim.SGD, "step"),
         ]
     import paddle
     from paddle.io.dataloader import dataloader_iter
@@ -328,19 +328,10 @@ class Switch:
     def __init__(self, framework: str) -> None:
         names = [pair for pair in _stand_ins(framework) if hasattr(vars(pair[0]).get(pair[1]), "__wrapped__")]
         self._calls = [(owner, name, vars(owner)[name]) for owner, name in names]
-        self._hooks: list[tuple[Any, dict[Any, Any]]] = []
-        if framework == "torch":
-            import torch.optim.optimizer as optimizing
-
-            tables = optimizing._global_optimizer_pre_hooks, optimizing._global_optimizer_post_hooks
-            self._hooks = [(table, dict(table)) for table in tables]
 
     def turn(self, on: bool) -> None:
         for owner, name, call in self._calls:
             setattr(owner, name, call if on else call.__wrapped__)
-        for table, entries in self._hooks:
-            table.clear()
-            table.update(entries if on else {})
 
 
 def cost(framework: str, width: int, seconds: float) -> dict[str, list[float]]:

@@ -1,24 +1,28 @@
 """The rank that slows the others at each step, by its own time: the step without waiting. Pure.
 
-In synchronous training all ranks do equally many steps a second, so only their own time differs. The share of
-waiting comes from samples of the main thread (``worker.stack_answers``) or, where no main thread waits, from
-pending collectives; the rate from the steps that a rank logs or prints. Where either is unknown for a rank,
-nbdist names none.
+In synchronous training all ranks do equally many steps a second, so only their own time differs. Its share
+and the rate come from the records of the ranks' steps; where a rank has none or a GPU, from samples of the
+main thread (``worker.stack_answers``) or, where no main thread waits, from pending collectives, and from the
+steps that a rank logs or prints. Where either is unknown for a rank, nbdist names none.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
+from nbdist.diagnosis.training import Training
 from nbdist.store import MetricPoint
 from nbdist.text import Both, both, say
 
 _WINDOW = 30.0
 _LEAST = 10.0
 """Seconds of samples, at most and at least: a tenth of a second is 3 % of the 80 samples in 10 s."""
+
+_RECORDED = 4.0
+"""Seconds of recorded steps, at least: one step may be unlike the others."""
 
 _STEPS = 10
 _FACTOR = 1.25
@@ -84,13 +88,34 @@ class Paces:
             full=last.get("memory", 0.0) / total if total else 0.0,
         )
 
-    def slowest(self, ranks: Iterable[int], rates: Mapping[int, float | None], now: float) -> Slow | None:
+    def slowest(
+        self,
+        ranks: Iterable[int],
+        rates: Mapping[int, float | None],
+        now: float,
+        training: Training | None = None,
+    ) -> Slow | None:
         """Return the slowest of all running ranks, if clear; ``rates``: steps/s."""
         paces = {rank: pace for rank in ranks if (pace := self.pace(rank, now)) is not None}
+        if training is not None and _is_exact(training, ranks, now):
+            rates = training.step_rates
+            paces = {
+                rank: replace(paces.get(rank, _UNKNOWN), waited=training.parts[rank]["wait"], exchanged=0.0)
+                for rank in ranks
+            }
         known = {rank: rate for rank in paces if (rate := rates.get(rank))}
         if set(paces) != set(ranks):
             return None
         return slowest(paces, known if len(known) == len(paces) else {})
+
+
+_UNKNOWN = Pace(waited=0.0)
+
+
+def _is_exact(training: Training, ranks: Iterable[int], now: float) -> bool:
+    """Return whether enough steps of all ranks are recorded, on CPUs."""
+    least = max(_STEPS, _RECORDED * training.facts.step_rate)
+    return training.on_host and training.facts.steps >= least and training.rates_at(now).keys() >= set(ranks)
 
 
 def slowest(paces: Mapping[int, Pace], rates: Mapping[int, float]) -> Slow | None:

@@ -17,6 +17,7 @@ from nbdist.text import Both, both, say, size_text
 
 _LARGE = 0.2
 _STEPS, _SECONDS = 3, 1.0  # fewer tell nothing
+_CURRENT = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class TrainingFacts:
 class Training:
     """The training of a run: ``parts`` are shares of 1 of each rank's time, ``mean`` those of all ranks.
     With a GPU (not ``on_host``) they are times of the host; forward, backward and optimizer are not known.
-    ``limit`` is a sentence, empty where little is known."""
+    ``limit`` is a sentence, empty where little is known; ``time`` that of the last record (Unix seconds)."""
 
     facts: TrainingFacts
     parts: Mapping[int, Mapping[str, float]]
@@ -58,6 +59,12 @@ class Training:
     step_rates: Mapping[int, float]
     on_host: bool
     limit: Both
+    time: float
+
+    def rates_at(self, now: float) -> Mapping[int, float]:
+        """Return the steps a second by rank; none while the ranks do something else for some steps' time."""
+        longest = max(_CURRENT, _STEPS / self.facts.step_rate)
+        return self.step_rates if now - self.time <= longest else {}
 
     def line(self, language: str) -> str:
         """Return ``batch 32 × 2 ranks = 64 · 63 steps an epoch · …``."""
@@ -121,8 +128,15 @@ def training_of(records: Mapping[int, StepRecord], *, live: bool) -> Training | 
     enough = min(each.steps for each in divisions.values()) >= _STEPS
     enough &= min(each.seconds for each in divisions.values()) >= _SECONDS
     limit = _limit(facts, parts, mean, on_host=first.on_host) if enough else Both("", "")
-    rates = {rank: division.rate for rank, division in divisions.items()}
-    return Training(facts=facts, parts=parts, mean=mean, step_rates=rates, on_host=first.on_host, limit=limit)
+    return Training(
+        facts=facts,
+        parts=parts,
+        mean=mean,
+        step_rates={rank: division.rate for rank, division in divisions.items()},
+        on_host=first.on_host,
+        limit=limit,
+        time=max(record.time for record in records.values()),
+    )
 
 
 def _facts(records: Mapping[int, StepRecord], divisions: Mapping[int, Division]) -> TrainingFacts:

@@ -205,7 +205,7 @@ def explain_run(
     progress = None if finished else seen.progress
     failure = diagnose(run, directory)
     stall = None if finished else StallReader(directory).look(run)
-    slow = seen.slow if not run.state.terminal else ended_slow(run, directory)
+    slow = seen.slow if not run.state.terminal else ended_slow(run, directory, seen.training)
     reason = current_reason(run, None if failure is None else failure.rank)
     return Explanation(
         run_id=run.run_id,

@@ -129,7 +129,7 @@ class Measures:
             for rank, progress in self._progress.items()
         }
         # those that the ranks record are exact
-        return {**rates, **(self.training.step_rates if self.training is not None else {})}
+        return {**rates, **(self.training.rates_at(now) if self.training is not None else {})}
 
     @property
     def system(self) -> dict[int, MetricPoint]:
@@ -138,7 +138,7 @@ class Measures:
         return {rank: used.whole if ended else used.last for rank, used in self._used.items()}
 
     def slow(self, run: Run, now: float) -> SlowView | None:
-        return slow_view(self._paces, run, self.rates(now), now)
+        return slow_view(self._paces, run, self.rates(now), now, self.training)
 
     def _begin_attempt(self, run: Run) -> None:
         if self._charts is not None and self._attempt:
@@ -387,14 +387,15 @@ def glance(run: Run, directory: RunDirectory, now: float) -> Glance:
                 system[rank.rank] = measured[-1]
                 paces.take(rank.rank, measured)
     if training is not None:
-        rates |= {rank: rate for rank, rate in training.step_rates.items() if rank in rates}
-        samples |= {rank: rate for rank, rate in training.facts.samples_rates.items() if rank in rates}
+        current = {rank: rate for rank, rate in training.rates_at(now).items() if rank in rates}
+        rates |= current
+        samples |= {rank: rate for rank, rate in training.facts.samples_rates.items() if rank in current}
     return Glance(
         last_lines=shown,
         system=system,
         rates=rates,
         progress=furthest_behind(progresses),
-        slow=slow_view(paces, run, rates, now),
+        slow=slow_view(paces, run, rates, now, training),
         samples=samples,
         training=training,
     )

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from nbdist.diagnosis.exits import rank_names, rank_ranges
 from nbdist.diagnosis.stack_groups import StackGroup, StackRow
 from nbdist.diagnosis.stragglers import Paces, Slow
+from nbdist.diagnosis.training import Training
 from nbdist.model import RankState, Run, RunState
 from nbdist.programs.sources import CodeLocation, Sources, place_of
 from nbdist.store import RankDirectory, RunDirectory, read_error
@@ -219,17 +220,20 @@ class SlowView:
     reason_zh: str = ""
 
 
-def slow_view(paces: Paces, run: Run, rates: Mapping[int, float | None], now: float) -> SlowView | None:
+def slow_view(
+    paces: Paces, run: Run, rates: Mapping[int, float | None], now: float, training: Training | None
+) -> SlowView | None:
     """Return None while no rank is clearly slower than the others."""
     running = [rank.rank for rank in run.ranks if rank.state is RankState.RUNNING]
     if run.stalled is not None or len(running) < 2:
         return None
-    return _view(paces.slowest(running, rates, now))
+    return _view(paces.slowest(running, rates, now, training))
 
 
-def ended_slow(run: Run, directory: RunDirectory) -> SlowView | None:
-    """Return the rank that held up the others towards the end of a run. None where none did, where the
-    others only waited for it, or where a rank has failed: the failure is then the reason."""
+def ended_slow(run: Run, directory: RunDirectory, training: Training | None = None) -> SlowView | None:
+    """Return the rank that held up the others in all steps that are recorded, else towards the end of a run.
+    None where none did, where the others only waited for it, or where a rank has failed: the failure is then
+    the reason."""
     failed = run.state is RunState.FAILED and not run.timed_out
     if run.stalled is not None or failed or len(run.ranks) < 2:
         return None
@@ -238,7 +242,7 @@ def ended_slow(run: Run, directory: RunDirectory) -> SlowView | None:
         points = last_points(directory.rank(rank.rank, run.attempt).system, _POINTS_ROOM)
         paces.take(rank.rank, points)
         last = max([last, *(point.time for point in points)])
-    slow = paces.slowest([rank.rank for rank in run.ranks], {}, last)
+    slow = paces.slowest([rank.rank for rank in run.ranks], {}, last, training)
     return _view(slow) if slow is None or slow.factor < _ONLY_WAITED else None
 
 

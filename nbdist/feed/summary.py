@@ -85,7 +85,7 @@ class Facts:
 def facts_of(run: Run, directory: RunDirectory) -> Facts:
     """Read the facts from the run's directory."""
     finished = run.state is RunState.FINISHED
-    failure = diagnose(run, directory)
+    failure, training = diagnose(run, directory), read_training(run, directory)
     return Facts(
         run=run,
         curves=read_curves(run, directory),
@@ -95,12 +95,12 @@ def facts_of(run: Run, directory: RunDirectory) -> Facts:
         later=_later(failure, run) if failure is not None else {},
         logs=_logs(_that_matter(run, failure), run, directory),
         stall=None if finished else StallReader(directory).look(run),
-        slow=ended_slow(run, directory),
+        slow=ended_slow(run, directory, training),
         freed=freed_texts(run, directory),
         alone=finished and _alone(run, directory),
         results=results_of(run, directory),
         mistakes=MistakeReader(directory).look(run),
-        training=read_training(run, directory),
+        training=training,
     )
 
 

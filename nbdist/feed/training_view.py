@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 
 from nbdist.diagnosis.training import Training, training_of
 from nbdist.model import Run
 from nbdist.store import RunDirectory
 from nbdist.store.step_records import read_steps
-
-_RANKS = 64  # of many ranks the first: a look reads a file of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +29,7 @@ class TrainingView:
 def read_training(run: Run, directory: RunDirectory) -> Training | None:
     """Return the training of a run, lately while it goes on; None for a run that does not train."""
     records = {}
-    for rank in islice(run.ranks, _RANKS):
+    for rank in run.ranks:
         if (record := read_steps(directory.rank(rank.rank, run.attempt).steps)) is not None:
             records[rank.rank] = record
     return training_of(records, live=not run.state.terminal)

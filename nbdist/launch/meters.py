@@ -26,7 +26,6 @@ from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Device, ProcessId
 from nbdist.processes import identify, read_at_once, send
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append
-from nbdist.store.step_records import Division, read_steps
 from nbdist.worker.order import CHANNEL
 from nbdist.worker.stack_answers import WAITS
 
@@ -122,7 +121,6 @@ class _Metered:
     file: str
     metrics: str
     waits: str
-    steps: Path
     schedule: str
     device: Device
     since: float
@@ -131,7 +129,6 @@ class _Metered:
     waited: int = 0
     under_way: int = 0
     delay: float | None = None
-    division: Division | None = None
 
 
 class Meters:
@@ -164,7 +161,7 @@ class Meters:
 
     def add(self, rank: int, process: ProcessId, device: Device, files: RankDirectory, now: float) -> None:
         schedule = f"{self._trees.proc}/{process.pid}/schedstat"
-        paths = (str(files.system), str(files.metrics), str(files.waits), files.steps, schedule)
+        paths = (str(files.system), str(files.metrics), str(files.waits), schedule)
         self._ranks[rank] = _Metered(*paths, device, now)
         self._trees.add(rank, process)
         if self._due is None:
@@ -239,13 +236,7 @@ class Meters:
 def _delays(metered: _Metered, seconds: float) -> dict[str, float]:
     """Return the shares of the time since the last point for which the rank waited, as far as known."""
     delays: dict[str, float] = {}
-    if (record := read_steps(metered.steps)) is not None and record.on_host:
-        before, now = metered.division, record.total
-        if before is not None and now.steps > before.steps:
-            waited = now.parts["wait"] - before.parts["wait"]
-            delays["wait"] = round(100 * min(1.0, max(0.0, waited / (now.seconds - before.seconds))), 1)
-        metered.division = now
-    elif len(data := read_at_once(metered.waits)) == WAITS.size:
+    if len(data := read_at_once(metered.waits)) == WAITS.size:
         looks, waited, under_way = WAITS.unpack(data)
         if looks > metered.looks:
             delays["wait"] = round(100 * (waited - metered.waited) / (looks - metered.looks), 1)

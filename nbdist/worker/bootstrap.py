@@ -143,7 +143,7 @@ def _change_libraries() -> None:
 
 
 def _finish(channel: Channel, order: Order) -> None:
-    stack_answers.write_steps()
+    stack_answers.tell_steps("write")
     stack_answers.tell_history_at_the_end(os.path.dirname(order.error_file))
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 

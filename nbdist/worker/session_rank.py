@@ -91,7 +91,7 @@ def _execute(cell: Cell, namespace: dict[str, Any]) -> None:
     with open(cell.path, "rb") as file:
         text = file.read()
     body, last = _compiled(text, cell.path)
-    stack_answers.pause_steps()
+    stack_answers.tell_steps("pause")
     _evaluated(body, namespace)
     if last is not None and (value := _evaluated(last, namespace)) is not None:
         display(value)

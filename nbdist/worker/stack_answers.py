@@ -16,7 +16,6 @@ import select
 import struct
 import sys
 from contextlib import suppress
-from time import monotonic
 
 from nbdist.importing import import_lock
 from nbdist.worker import loader_workers, main_thread
@@ -144,24 +143,10 @@ def tell_history_at_the_end(directory: str) -> None:
         return
 
 
-def write_steps() -> None:
-    """Write the record of this rank's training steps, if it trains."""
-    write = getattr(sys.modules.get("nbdist.worker.step_hooks"), "write", None)
-    if write is not None:
-        write(monotonic())
-
-
-def counts_steps() -> bool:
-    """Return whether the waits of this rank are in that record, so that samples are not needed."""
-    counts = getattr(sys.modules.get("nbdist.worker.step_hooks"), "counts", None)
-    return counts is not None and counts()
-
-
-def pause_steps() -> None:
-    """Let a step of this rank's training begin now: a cell of a session does."""
-    pause = getattr(sys.modules.get("nbdist.worker.step_hooks"), "pause", None)
-    if pause is not None:
-        pause()
+def tell_steps(what: str) -> None:
+    """Call a function of ``step_hooks``, which are there once the program has imported torch or paddle."""
+    if (call := getattr(sys.modules.get("nbdist.worker.step_hooks"), what, None)) is not None:
+        call()
 
 
 _SHOWN = 160
@@ -332,11 +317,10 @@ class _Listener:
                 self._rounds += 1
                 if idle or self._rounds % _CHECKS == 0:
                     _keep_handler(self._file)
-                    write_steps()
+                    tell_steps("write")
                 if not alone:
                     rests = False
-                    if not counts_steps():
-                        self._look()
+                    self._look()
 
     def _reach_limit(self, word: bytes) -> None:
         with import_lock:

@@ -25,153 +25,113 @@ NAME = "steps.json"
 
 _WARM = 2  # first steps that do not count: imports, workers, compilation
 _RECENT = 10.0  # seconds that ``recent`` covers at least
-_LONG = 10_000_000  # ns of a step
-_MULTIPLIER, _MASK, _HALF = 69_069, 0xFFFF_FFFF, 0x8000_0000
 _OTHERS = 16  # steps of other optimizers after which the program has gone on to another training
 
-
-_SUMS = (
-    *("steps", "wall", "data", "forward", "backward", "wait", "optimizer"),
-    *("measured", "exchanged", "samples", "fetches", "backwards"),
-)
-"""Sums over steps, in nanoseconds but for the counts. ``exchanged`` is the wait for the exchange of gradients
-within the backward passes that took ``measured``. ``fetches`` are batches, ``backwards`` passes."""
+_PARTS = ("data", "forward", "backward", "wait", "optimizer")
+_COUNTS = ("steps", "samples", "fetches", "backwards")  # ``fetches`` are batches, ``backwards`` passes
 
 
 def _record(now: dict[str, int], before: dict[str, int]) -> dict[str, Any]:
     """Return the parts in seconds, and the counts, between two moments."""
-    sums = {name: now[name] - before[name] for name in _SUMS}
-    parts: dict[str, float] = {
-        name: sums[name] for name in ("data", "forward", "backward", "wait", "optimizer")
-    }
-    hidden = parts["backward"] * sums["exchanged"] / max(1, sums["measured"])
-    parts["backward"] -= hidden
-    parts["wait"] += hidden
-    parts["other"] = max(0.0, sums["wall"] - sum(parts.values()))
-    counts = {name: sums[name] for name in ("steps", "samples", "fetches", "backwards")}
-    seconds = {name: round(value / 1e9, 6) for name, value in parts.items()}
-    return counts | {"seconds": round(sums["wall"] / 1e9, 6), "parts": seconds}
+    seconds = {name: (now[name] - before[name]) / 1e9 for name in ("wall", *_PARTS)}
+    wall = seconds.pop("wall")
+    seconds["other"] = max(0.0, wall - sum(seconds.values()))
+    counts = {name: now[name] - before[name] for name in _COUNTS}
+    parts = {name: round(value, 6) for name, value in seconds.items()}
+    return counts | {"seconds": round(wall, 6), "parts": parts}
 
 
 class StepTimer:
     """The timer of one process. Its events come from the main thread, with monotonic times in ns. ``busy``: a
-    call but backward is going on, and those within it do not count. ``sleeps``: a backward pass may wait for
-    other ranks; not with a GPU, for which the main thread waits too."""
+    call but backward is going on, and those within it do not count; ``back``: a backward pass is going on.
+    ``pending``: by iterator, time and samples (None: just opened) of batches before their backward pass."""
 
     def __init__(self, now: int) -> None:
-        self.sleeps = False
         self.computed = 0  # when a backward pass had the gradients
-        self.base = self.totals = dict.fromkeys(_SUMS, 0)
-        self._sums = dict(self.totals)
+        self._sums = dict.fromkeys(("wall", *_PARTS, *_COUNTS), 0)
+        self.base = self.totals = dict(self._sums)
         self._steps = self._others = self._owner = 0
-        self._pending: dict[int, tuple[int, int]] = {}  # by iterator: time, samples
-        self._opening: dict[int, int] = {}
-        self.trained = 0
-        self._waited_back, self._dice = 0, 1
-        self._measured, self._long = False, True
-        self._nested = 0  # time of other parts inside the optimizer
+        self.pending: dict[int, tuple[int, int | None]] = {}
+        self.trained = 0  # the iterator whose batch was trained last
         self.pause(now)
-
-    @property
-    def counts(self) -> bool:
-        """Return whether there are steps to record."""
-        return self.totals is not self.base
 
     def pause(self, now: int) -> None:
         """Begin a step: the time before is no part of it, and no call goes on."""
-        self.busy, self.back, self.stepping, self._entered = False, 0, 0, 0
+        self.busy = self.back = False
+        self._stepping = self._entered = self._within = 0
         self._began = now
         self._set_mark(now)
 
     def _set_mark(self, now: int) -> None:
-        # a forward begins here, unless another mark follows
-        self._mark, self._called = now, False
-        self._waited = self._waited_inside = 0  # since the mark; of that inside the optimizer
+        # a forward begins here, unless another mark follows, or a backward
+        self._mark, self._waited, self._called = now, self._sums["wait"], False
 
     def opened(self, iterator: object, begun: int, now: int) -> None:
         """Take a DataLoader's start, which counts with its first batch."""
-        self._opening = {id(iterator): now - begun}
+        self.pending[id(iterator)] = now - begun, None
 
     def fetched(self, iterator: object, begun: int, now: int, samples: int | None) -> None:
         """Take a batch, or the end of the data (``samples`` is None)."""
         key, spent = id(iterator), now - begun
-        if self._opening:
-            spent += self._opening.pop(key, 0)
+        before, seen = self.pending.pop(key, (0, 0))
         if samples is not None:
-            # one that is there already had no backward pass: an evaluation's
-            self._pending[key] = spent, samples
-        else:
-            self._pending.pop(key, None)
-            if key == self.trained:
-                self._sums["data"] += spent
+            # a batch that is there already had no backward pass: an evaluation's
+            self.pending[key] = spent + before if seen is None else spent, samples
+        elif key == self.trained:
+            self._sums["data"] += spent
         self._set_mark(now)
 
-    def called(self, now: int, samples: int) -> None:
-        """Take the beginning of a wrapped model's forward; ``samples`` count without a DataLoader."""
+    def called(self, now: int) -> None:
+        """Take the beginning of a wrapped model's forward."""
         if not self._called:
             self._set_mark(now)
             self._called = True
-        if not any(self._pending):
-            self._pending[0] = 0, samples
 
     def waited(self, begun: int, now: int) -> None:
         """Take a call that has waited for other ranks."""
-        spent = now - begun
-        self._sums["wait"] += spent
-        if self.back:
-            self._waited_back += spent
-            if self.computed:
-                self.computed += spent
-            return
-        self._waited += spent
-        if self._entered:
-            self._nested += spent
-            self._waited_inside += spent
+        self._sums["wait"] += now - begun
+        if self.computed:
+            self.computed += now - begun
 
-    def measures(self) -> bool:
-        """Return whether to measure the next pass' exchange: in short steps one in two, by chance."""
-        self._dice = (self._dice * _MULTIPLIER + 1) & _MASK
-        return self.sleeps and (self._long or self._dice < _HALF)
-
-    def begins_back(self, now: int, *, measured: bool) -> None:
+    def begins_back(self, now: int) -> None:
         """Take the beginning of a backward pass."""
-        self.back, self.computed, self._waited_back, self._measured = now, 0, 0, measured
+        sums = self._sums
+        sums["forward"] += now - self._mark - sums["wait"] + self._waited
+        self.back, self.computed = True, 0
+        self._set_mark(now)
 
     def went_back(self, now: int) -> None:
         """Take the end of the pass. It has waited since ``computed``."""
-        begun, self.back = self.back, 0
+        sums = self._sums
         exchanged = now - self.computed if self.computed else 0
-        self._sums["forward"] += max(0, begun - self._mark - self._waited)
-        spent = now - begun - self._waited_back
-        self._sums["backward"] += spent
-        if self._measured:
-            self._sums["measured"] += spent
-            self._sums["exchanged"] += exchanged
-        self._sums["backwards"] += 1
-        if self._entered:
-            # within a closure
-            self._nested += now - max(self._mark, self._entered) - self._waited_inside
-        for key, (seconds, samples) in self._pending.items():
-            self._sums["data"] += seconds
-            self._sums["samples"] += samples
-            self._sums["fetches"] += 1
+        sums["backward"] += now - self._mark - sums["wait"] + self._waited - exchanged
+        sums["wait"] += exchanged
+        sums["backwards"] += 1
+        for key, (spent, samples) in self.pending.items():
+            sums["data"] += spent
+            sums["samples"] += samples or 0
+            sums["fetches"] += 1
             self.trained = key
-        self._pending.clear()
+        self.pending.clear()
+        self.back, self.computed = False, 0
         self._set_mark(now)
 
-    def enters(self, optimizer: object, now: int) -> None:
-        """Take the beginning of an optimizer's step; those within another's do not count."""
-        if self.stepping in (0, id(optimizer)):
-            self.stepping, self._entered, self._nested = id(optimizer), now, 0
-            self._waited_inside = 0
-
-    def leaves(self, optimizer: object, now: int) -> bool:
-        """Take its end; return whether a training has begun with it."""
-        key = id(optimizer)
-        if self.stepping != key:
+    def enters(self, optimizer: object, now: int) -> bool:
+        """Take the beginning of an optimizer's step; return False for one within another."""
+        if self._stepping:
             return False
-        self._sums["optimizer"] += max(0, now - self._entered - self._nested)
-        self.stepping = self._entered = 0
+        sums, self._stepping, self._entered = self._sums, id(optimizer), now
+        self._within = sums["forward"] + sums["backward"] + sums["wait"]
+        if self.pending:  # a closure is to use it
+            self._set_mark(now)
+        return True
+
+    def leaves(self, now: int) -> bool:
+        """Take its end; return whether a training has begun with it."""
+        sums, key = self._sums, self._stepping
+        within = sums["forward"] + sums["backward"] + sums["wait"] - self._within
+        sums["optimizer"] += now - self._entered - within
+        self._stepping = 0
         self._set_mark(now)
         if key != self._owner:
             self._others += 1
@@ -180,11 +140,10 @@ class StepTimer:
             self._owner, self._steps = key, 0
         self._others = 0
         self._steps += 1
-        self._sums["steps"] += 1
-        self._sums["wall"] += now - self._began
-        self._long = now - self._began >= _LONG
+        sums["steps"] += 1
+        sums["wall"] += now - self._began
         self._began = now
-        totals = dict(self._sums)
+        totals = dict(sums)
         if self._steps <= _WARM:
             self.base = totals
         self.totals = totals

@@ -41,11 +41,12 @@ class Script:
         if kind in ("fetch", "end"):
             timer.fetched(who, begun, end, int(more[0]) if more else None)
         elif kind == "call":
-            timer.called(begun, 4)
+            timer.called(begun)
+            timer.pending = timer.pending or {0: (0, 4)}
         elif kind == "wait":
             timer.waited(begun, end)
         elif kind == "backward":
-            timer.begins_back(begun, measured=True)
+            timer.begins_back(begun)
             if len(times) > 2:
                 timer.waited(*times[2:])
             timer.computed = start + int(float(more[0]) * 1e6) if more and more[0] != "-" else 0
@@ -53,7 +54,7 @@ class Script:
         if kind in ("optimizer", "enter"):
             timer.enters(who, begun)
         if kind in ("optimizer", "leave"):
-            timer.leaves(who, end)
+            timer.leaves(end)
 
 
 def record_of(script: Script, path: Path) -> dict[str, Any]:
@@ -87,29 +88,6 @@ def test_nothing_is_recorded_before_the_third_step(tmp_path: Path) -> None:
     StepRecord(str(path), script.timer, dict).write(1.0)
 
     assert not path.exists()
-
-
-def test_the_exchange_of_some_passes_stands_for_that_of_all(tmp_path: Path) -> None:
-    script = Script()
-    timer, optimizer = script.timer, script.objects[""]
-    for step in range(6):
-        begun = 1_000_000_000 * step
-        timer.begins_back(begun, measured=step == 4)
-        timer.computed = begun + 200_000_000 if step == 4 else 0
-        timer.went_back(begun + 800_000_000)
-        timer.enters(optimizer, begun + 800_000_000)
-        timer.leaves(optimizer, begun + 1_000_000_000)
-
-    parts = record_of(script, tmp_path / "steps.json")["total"]["parts"]
-
-    assert (parts["wait"], parts["backward"]) == (pytest.approx(0.6 * 4), pytest.approx(0.2 * 4))
-
-
-def test_of_short_passes_a_half_is_measured() -> None:
-    timer = StepTimer(0)
-    timer.sleeps, timer._long = True, False
-
-    assert 0.45 < sum(timer.measures() for _ in range(1000)) / 1000 < 0.55
 
 
 def test_the_recent_steps_are_those_of_the_last_seconds(tmp_path: Path) -> None:
