@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from nbdist.worker.framework_hooks import after_import
-from nbdist.worker.paddle_exchanges import PaddleExchanges
+from nbdist.worker.gradient_exchanges import GradientExchanges
 from nbdist.worker.step_time import NAME, StepRecord, StepTimer
 
 _clock = time.perf_counter_ns
@@ -42,7 +42,7 @@ Named = dict[str, Any]
 class _Steps:
     """The training of this process: its timer, its record, and what its facts are read from.
 
-    Hooks come in pairs around a call: ``begin_`` returns its time, 0 for a call that does not count.
+    Hooks come in pairs around a call: ``begin_`` gets the time, and returns whether the call counts.
     """
 
     def __init__(self, path: str) -> None:
@@ -54,26 +54,23 @@ class _Steps:
         self._known: dict[str, Any] = {}
         self._loaders: dict[int, dict[str, Any]] = {}  # facts by iterator
         self._schedules: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        # whether ranks exchange gradients on their CPUs: with a GPU, the main thread waits for its work, too
-        self._exchanges = self._is_ddp = False
-        self._of_models: weakref.WeakKeyDictionary[Any, PaddleExchanges] = weakref.WeakKeyDictionary()
-        self._learning: list[PaddleExchanges] = []
-        self._hook: Any = None
+        self._models: dict[int, GradientExchanges] = {}
+        self._learning: list[GradientExchanges] = []
 
-    def begin_wait(self, _: Given, named: Named) -> int:
+    def begin_wait(self, _: int, __: Given, named: Named) -> bool:
         is_async = named and (named.get("async_op") or not named.get("sync_op", True))
         if is_async or self.timer.busy or _thread.get_ident() != self._main:
-            return 0
+            return False
         self.timer.busy = True
-        return _clock()
+        return True
 
     def end_wait(self, begun: int, *_: Any) -> None:
         self.timer.busy = False
         self.timer.waited(begun, _clock())
 
-    def begin_open(self, *_: Any) -> int:
+    def begin_open(self, *_: Any) -> bool:
         timer = self.timer
-        return 0 if timer.busy or timer.back or _thread.get_ident() != self._main else _clock()
+        return not (timer.busy or timer.back or _thread.get_ident() != self._main)
 
     def end_open(self, begun: int, given: Given, iterator: Any) -> None:
         self.timer.opened(iterator, begun, _clock())
@@ -81,12 +78,12 @@ class _Steps:
             del self._loaders[next(iter(self._loaders))]
         self._loaders[id(iterator)] = _loader_facts(given[0])
 
-    def begin_fetch(self, *_: Any) -> int:
+    def begin_fetch(self, *_: Any) -> bool:
         timer = self.timer
         if timer.busy or timer.back or _thread.get_ident() != self._main:
-            return 0
+            return False
         timer.busy = True
-        return _clock()
+        return True
 
     def end_fetch(self, begun: int, given: Given, batch: Any) -> None:
         samples, iterator, self.timer.busy = None, given[0], False
@@ -96,55 +93,33 @@ class _Steps:
             samples = min(_samples(batch), most or sys.maxsize)
         self.timer.fetched(iterator, begun, _clock(), samples)
 
-    def begin_call(self, given: Given, _: Named) -> int:
+    def begin_call(self, now: int, given: Given, _: Named) -> bool:
         """Take the call of a wrapped model."""
-        timer = self.timer
+        timer, model = self.timer, given[0]
         if timer.busy or timer.back or _thread.get_ident() != self._main:
-            return 0
-        timer.called(_clock())
+            return False
+        timer.called(now)
         if not timer.pending:  # there is no DataLoader
             timer.pending[0] = 0, _samples(given[1:])
-        if hasattr(model := given[0], "group_indices"):
-            if model not in self._of_models:
-                self._of_models[model] = PaddleExchanges(self.timer, model)
-                self._learning.append(self._of_models[model])
-            self._of_models[model].synchronizes = self._exchanges and model.grad_need_sync
-        return 0
+        exchanges = self._models.get(id(model))
+        if exchanges is None or exchanges.model() is not model:
+            exchanges = self._models[id(model)] = GradientExchanges(timer, model)
+            self._learning.append(exchanges)
+        exchanges.begin(model)
+        return False
 
-    def begin_backward(self, given: Given, _: Named) -> int:
+    def begin_backward(self, now: int, *_: Any) -> bool:
         timer = self.timer
         if timer.busy or timer.back or _thread.get_ident() != self._main:
-            return 0
-        timer.begins_back(begun := _clock())
-        if self._is_ddp and given:
-            self._time_exchange(given[0])
-        return begun
-
-    def _time_exchange(self, outputs: Any) -> None:
-        """Time the exchange of DDP, which waits for it in a callback at the end of the pass: one that is
-        queued at the beginning comes first."""
-        # compiled hooks would have to be the same at each pass
-        compiler = sys.modules.get("torch._dynamo.compiled_autograd")
-        if not getattr(compiler, "compiled_autograd_enabled", False):
-            output = outputs if hasattr(outputs, "grad_fn") else next(iter(outputs), None)
-            if (node := getattr(output, "grad_fn", None)) is not None:
-                self._hook = node.register_prehook(self._queue)
-
-    def _queue(self, _: object) -> None:
-        sys.modules["torch"].autograd.Variable._execution_engine.queue_callback(self._compute)
-
-    def _compute(self) -> None:
-        self.timer.computed = _clock()
+            return False
+        timer.begins_back(now)
+        return True
 
     def end_backward(self, *_: Any) -> None:
         self.timer.went_back(_clock())
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
 
-    def begin_step(self, given: Given, _: Named) -> int:
-        begun = _clock()
-        return begun if _thread.get_ident() == self._main and self.timer.enters(given[0], begun) else 0
+    def begin_step(self, now: int, given: Given, _: Named) -> bool:
+        return _thread.get_ident() == self._main and self.timer.enters(given[0], now)
 
     def end_step(self, _: int, given: Given, __: Any) -> None:
         if self.timer.leaves(_clock()):
@@ -152,9 +127,9 @@ class _Steps:
         if self._learning:
             self._learning = [exchanges for exchanges in self._learning if not exchanges.settle()]
 
-    def note_schedule(self, given: Given, named: Named) -> int:
+    def note_schedule(self, _: int, given: Given, named: Named) -> bool:
         self._schedules[named.get("optimizer") or given[1]] = type(given[0]).__name__[:_LONGEST]
-        return 0
+        return False
 
     def _begin(self, optimizer: Any) -> None:
         """Note the facts of a training at its first step."""
@@ -163,8 +138,6 @@ class _Steps:
         sizes = [(_count(parameter.shape), int(parameter.element_size())) for parameter in parameters]
         framework = "torch" if hasattr(optimizer, "param_groups") else "paddle"
         device = _device(parameters[0]) if parameters else ""
-        self._exchanges = device == "cpu" and _has_joined(framework)
-        self._is_ddp = self._exchanges and framework == "torch"
         self._known = {
             "framework": framework,
             "device": device,
@@ -204,12 +177,6 @@ def _device(parameter: Any) -> str:
     if hasattr(parameter, "place"):
         return str(parameter.place).rpartition("(")[2].rstrip(")").partition(":")[0]
     return str(parameter.device.type)
-
-
-def _has_joined(framework: str) -> bool:
-    """Return whether this process is in a process group."""
-    distributed: Any = sys.modules.get(f"{framework}.distributed")
-    return bool(distributed is not None and distributed.is_available() and distributed.is_initialized())
 
 
 def _learning_rate(optimizer: Any) -> float | None:
@@ -283,20 +250,21 @@ def pause() -> None:
 
 
 def _stand_in(
-    real: Any, begin: Callable[[Given, Named], int], end: Callable[[int, Given, Any], None] | None
+    real: Any, begin: Callable[[int, Given, Named], bool], end: Callable[[int, Given, Any], None] | None
 ) -> Any:
     def call(*given: Any, **named: Any) -> Any:
-        result = None
-        try:
-            begun = begin(given, named)
+        begun, counts, result = _clock(), False, None
+        # torch.compile would look into contextlib.suppress
+        try:  # noqa: SIM105
+            counts = begin(begun, given, named)
         except Exception:  # noqa: BLE001
-            begun = 0
+            pass
         try:
             result = real(*given, **named)
             return result
         finally:
-            if begun and end is not None:
-                try:  # noqa: SIM105 - torch.compile would look into contextlib.suppress
+            if counts and end is not None:
+                try:  # noqa: SIM105
                     end(begun, given, result)
                 except Exception:  # noqa: BLE001
                     pass

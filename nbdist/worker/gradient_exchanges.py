@@ -1,0 +1,92 @@
+"""The exchanges of gradients inside a backward pass, on CPUs.
+
+DDP of torch exchanges beside the pass, and waits in a callback at its end: one that is queued before the last
+gradient is there comes just before it. Paddle's native code begins the exchange of a group of parameters once
+their last gradient is there, and with gloo it waits for its end before it computes the next gradient. The
+first pass shows the order of the gradients; from then on hooks of few parameters remain.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+import weakref
+from typing import Any
+
+from nbdist.worker.step_time import StepTimer
+
+
+class GradientExchanges:
+    """The exchanges of a model of DDP or paddle's DataParallel, which ``timer`` takes as waits."""
+
+    def __init__(self, timer: StepTimer, model: Any) -> None:
+        self.model = weakref.ref(model)
+        self._timer = timer
+        self._groups: Any = getattr(model, "group_indices", ())
+        self._is_torch = hasattr(model, "require_backward_grad_sync")
+        self._synchronizes = False
+        self._order: list[int] = []
+        self._since = 0
+        parameters = _parameters(model) if self._is_torch or self._groups else []
+        self._parameters = parameters if all(map(_is_on_cpu, parameters)) else []
+        self._hooks = [
+            parameter.register_hook(functools.partial(self._learn, number))
+            for number, parameter in enumerate(self._parameters)
+        ]
+
+    def begin(self, model: Any) -> None:
+        """Note whether the pass that comes exchanges gradients."""
+        self._synchronizes = model.require_backward_grad_sync if self._is_torch else model.grad_need_sync
+
+    def _learn(self, number: int, _: object) -> None:
+        self._order.append(number)
+
+    def settle(self) -> bool:
+        """Replace the hooks of the first pass; return whether there was one, or is none to come."""
+        if not self._order:
+            return not self._hooks
+        for hook in self._hooks:
+            hook.remove()
+        numbers = list(dict.fromkeys(self._order))
+        places, end = {number: place for place, number in enumerate(numbers)}, len(numbers) - 1
+        last = {max((places[n] for n in group if n in places), default=end) for group in self._groups}
+        for place in sorted(last - {end}):
+            self._parameters[numbers[place]].register_hook(self._waits)
+            self._parameters[numbers[place + 1]].register_hook(self._goes_on)
+        self._parameters[numbers[end]].register_hook(self._ends)
+        self._parameters = []
+        return True
+
+    def _waits(self, _: object) -> None:
+        self._since = time.perf_counter_ns() if self._synchronizes else 0
+
+    def _goes_on(self, _: object) -> None:
+        if self._since:
+            self._timer.waited(self._since, time.perf_counter_ns())
+
+    def _ends(self, _: object) -> None:
+        if self._synchronizes and self._is_torch:
+            # DDP queues its own once it has begun the exchange of this gradient
+            sys.modules["torch"].autograd.Variable._execution_engine.queue_callback(self._compute)
+        elif self._synchronizes:
+            self._compute()
+
+    def _compute(self) -> None:
+        self._timer.computed = time.perf_counter_ns()
+
+
+def _parameters(model: Any) -> list[Any]:
+    """Return the parameters whose gradients are exchanged, in the order of paddle's numbers."""
+    if hasattr(model, "require_backward_grad_sync"):
+        return [parameter for parameter in model.parameters() if parameter.requires_grad]
+    layers = (layer.named_parameters(include_sublayers=False) for layer in model.sublayers())
+    by_id = {id(parameter): parameter for named in layers for _, parameter in named}
+    return [each for each in by_id.values() if each.trainable and not getattr(each, "no_sync", False)]
+
+
+def _is_on_cpu(parameter: Any) -> bool:
+    """Return whether it is: with a GPU, the main thread waits for that, too."""
+    return bool(
+        parameter.place.is_cpu_place() if hasattr(parameter, "place") else parameter.device.type == "cpu"
+    )
