@@ -13,13 +13,14 @@ from nbdist.store.step_records import read_steps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingView:
-    """A training in words: its facts, and what limits it with the parts of the time. ``parts`` are shares of
-    1, the mean of the ranks, in order."""
+    """A training: its facts, and the sentence that names its limit, in words. ``parts`` are shares of 1, the
+    mean of the ranks, in order; not ``on_host`` with a GPU, for which they are times of the host."""
 
     text: str
     text_zh: str
     limit: str
     limit_zh: str
+    on_host: bool
     parts: Mapping[str, float]
 
     def lines(self, language: str) -> tuple[str, str]:
@@ -38,6 +39,11 @@ def read_training(run: Run, directory: RunDirectory) -> Training | None:
 def training_view(training: Training | None) -> TrainingView | None:
     if training is None:
         return None
-    (text, limit), (text_zh, limit_zh) = training.lines("en"), training.lines("zh")
-    parts = {part: round(share, 3) for part, share in training.mean.items()}
-    return TrainingView(text=text, text_zh=text_zh, limit=limit, limit_zh=limit_zh, parts=parts)
+    return TrainingView(
+        text=training.line("en"),
+        text_zh=training.line("zh"),
+        limit=training.limit.en,
+        limit_zh=training.limit.zh,
+        on_host=training.on_host,
+        parts={part: round(share, 3) for part, share in training.mean.items()},
+    )

@@ -2,7 +2,7 @@
 import { keyOf } from './charts';
 import { count, fields, flag, listOf, need, number, or, text } from '../protocol/readers';
 import { clock, figure, percent } from '../words/formats';
-import { type RunState, runState } from '../protocol/run';
+import { type RunState, runState, TIME_PARTS, type TimeParts } from '../protocol/run';
 import { type Chart } from '../protocol/charts';
 import { words } from '../words/panel';
 
@@ -145,6 +145,16 @@ export function valueText(column: ComparedRow, run: number): string {
     : METRICS.has(group) || name === '--memory'
       ? figure(value)
       : String(value);
+}
+
+/** Return how the time of a run's training divides; null for one that does not train. */
+export function timeOf({ rows }: Compared, run: number): { parts: TimeParts; onHost: boolean } | null {
+  const shares = TIME_PARTS.map(part => {
+    const row = rows.find(({ group, name }) => group === 'time' && name === part);
+    return [part, Number(row?.values[run] ?? 0) / 100] as const;
+  });
+  const parts = Object.fromEntries(shares) as TimeParts;
+  return parts.other + parts.backward > 0 ? { parts, onHost: parts.backward > 0 } : null;
 }
 
 /** Return the numbers of the runs in an order; those without a value are last either way. */

@@ -147,6 +147,11 @@ const given = fields({
 
 const NOTHING: ReturnType<typeof given> = { values: [], more: 0 };
 
+/** The parts of a training's time, in order, as shares of 1; with a GPU some are not known. */
+export const TIME_PARTS = ['data', 'forward', 'backward', 'wait', 'optimizer', 'other'] as const;
+export type TimeParts = Readonly<Record<(typeof TIME_PARTS)[number], number>>;
+const share = or(number, 0);
+
 export type RunView = ReturnType<typeof runView>;
 export const runView = fields({
   runId: text,
@@ -168,8 +173,23 @@ export const runView = fields({
   /** there while nothing happens; the state stays as it is */
   stall: or(stallView, null),
   slow: or(slowView, null),
-  /** a training's facts, and what limits it with the parts of its time */
-  training: or(fields({ text: bilingual, limit: bilingual }), null),
+  /** a training's facts, what limits it, and how its time divides: `onHost` false where a GPU computes */
+  training: or(
+    fields({
+      text: bilingual,
+      limit: bilingual,
+      onHost: flag,
+      parts: fields({
+        data: share,
+        forward: share,
+        backward: share,
+        wait: share,
+        optimizer: share,
+        other: share,
+      }),
+    }),
+    null,
+  ),
   /** mistakes of the program that fail no rank */
   warnings: or(listOf(noteView), []),
   /** the notes on a run that has ended, its warnings among them */

@@ -30,6 +30,7 @@ import { clock } from '../words/formats';
 import { FEW, Ranks } from './ranks/Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
 import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
+import { TrainingNote } from './TimeBar';
 import { type Size, useAfterDrawing, useSize, useTheme } from './hooks';
 
 /** The actions of a host on a page. */
@@ -228,8 +229,6 @@ export function RunPage(props: RunPageProps): ReactElement {
   const warnings = view?.notes.length
     ? view.notes
     : (view?.warnings ?? []).map(({ text }) => localized(text));
-  // the notes on a run that has ended tell of it, too
-  const training = view?.live ? view.training : null;
   const report = useMemo(
     () => host.report && <CopyReport report={host.report} label={label} notify={notify} />,
     [host, label, notify],
@@ -297,11 +296,7 @@ export function RunPage(props: RunPageProps): ReactElement {
       {view && stall && view.live && (
         <StallBanner view={view} stall={stall} viewAt={viewAt} interrupt={bound.interrupt} />
       )}
-      {training && (
-        <div className="nbdist-note nbdist-calm" title={localized(training.text)}>
-          {localized(training.limit)}
-        </div>
-      )}
+      {view && <TrainingNote view={view} />}
       {warnings.length > 0 && (
         <div className="nbdist-note nbdist-calm">
           {warnings.map(note => (

@@ -250,6 +250,9 @@ export const WORDS = inBoth(tr => ({
     gradient_bytes: tr('gradients (bytes)', '梯度（字节）'),
     workers: tr('num_workers', 'num_workers'),
   },
+  host: tr('host', '主机'),
+  timeOfStep: (onHost: boolean) =>
+    onHost ? tr('Time of a step: ', '每步时间：') : tr('Time of a step on the host: ', '每步的主机时间：'),
   // the monitor
   attach: tr('Attach', '显示面板'),
   asOf: tr('As of {0}: the kernel is busy or has gone.', '截至 {0}：内核正忙或已停止。'),

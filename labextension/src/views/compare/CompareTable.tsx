@@ -11,9 +11,11 @@ import {
   firstColumns,
   groupName,
   sorted,
+  timeOf,
 } from '../../model/comparison';
 import { words } from '../../words/panel';
 import { BestRun, Button, Mark, inColourOf } from '../Marks';
+import { TimeBar } from '../TimeBar';
 
 interface TableProps {
   compared: Compared;
@@ -131,6 +133,7 @@ interface RowProps extends Pick<TableProps, 'compared' | 'onDrawn' | 'onOpen'> {
 const Row = memo(function Row(props: RowProps): ReactElement {
   const { compared, run, name, columns, drawn, onDrawn, onOpen } = props;
   const { runId, label, letter, state } = compared.runs[run]!;
+  const time = timeOf(compared, run);
   const draw = (): void =>
     onDrawn(before => {
       const next = new Set(before);
@@ -156,6 +159,7 @@ const Row = memo(function Row(props: RowProps): ReactElement {
           {compared.best === run && compared.runs.length > 1 && <BestRun />}
           {compared.diverged.includes(run) && <span className="nbdist-diverged">{words.diverged}</span>}
         </span>
+        {time && <TimeBar {...time} thin />}
       </th>
       {columns.map(column => {
         const at = column.steps[run];

@@ -1,0 +1,58 @@
+/** A bar: how the time of a training's steps divides. */
+import type { ReactElement } from 'react';
+
+import { type RunView, TIME_PARTS, type TimeParts } from '../protocol/run';
+import { percent } from '../words/formats';
+import { localized } from '../words/languages';
+import { pageWords } from '../words/panel';
+
+/** Shares of a part that is drawn, and of one that has room for its name. */
+const DRAWN = 0.005;
+const NAMED = 0.1;
+/** the colours of ranks, which are chosen to be read and told apart */
+const COLOURS = { data: 1, forward: 0, backward: 5, wait: 7, optimizer: 3, other: 6 } as const;
+
+interface BarProps {
+  parts: TimeParts;
+  /** false with a GPU: then it is the time of the host */
+  onHost: boolean;
+  /** a thin bar has no names */
+  thin?: boolean;
+}
+
+export function TimeBar({ parts, onHost, thin }: BarProps): ReactElement {
+  const words = pageWords();
+  const texts = TIME_PARTS.filter(part => parts[part] >= DRAWN).map(part => ({
+    part,
+    text: `${words.columns[part]} ${percent(100 * parts[part])}`,
+  }));
+  const about = words.timeOfStep(onHost) + texts.map(({ text }) => text).join(words.comma);
+  return (
+    <div className="nbdist-time" role="img" aria-label={about} title={about} data-thin={thin}>
+      {!onHost && !thin && <b>{words.host}</b>}
+      {texts.map(({ part, text }) => (
+        <span
+          key={part}
+          data-part={part}
+          style={{ flexGrow: parts[part], background: `var(--nb-r${COLOURS[part]})` }}
+        >
+          {!thin && parts[part] >= NAMED && text}
+        </span>
+      ))}
+    </div>
+  );
+}
+
+/** The bar of a run, with its facts, and while it goes on the sentence that names what limits it: afterwards that
+ * is one of its notes. */
+export function TrainingNote({ view }: { view: RunView }): ReactElement | null {
+  const { training, live } = view;
+  return (
+    training && (
+      <div className="nbdist-note nbdist-calm">
+        <TimeBar parts={training.parts} onHost={training.onHost} />
+        {live && <div title={localized(training.text)}>{localized(training.limit)}</div>}
+      </div>
+    )
+  );
+}
