@@ -97,7 +97,9 @@ class Paces:
     ) -> Slow | None:
         """Return the slowest of all running ranks, if clear; ``rates``: steps/s."""
         paces = {rank: pace for rank in ranks if (pace := self.pace(rank, now)) is not None}
-        if training is not None and _is_exact(training, ranks, now):
+        if training is not None and training.on_host and training.rates_at(now).keys() >= set(ranks):
+            if training.facts.steps < max(_STEPS, _RECORDED * training.facts.step_rate):
+                return None
             rates = training.step_rates
             paces = {
                 rank: replace(paces.get(rank, _UNKNOWN), waited=training.parts[rank]["wait"], exchanged=0.0)
@@ -110,12 +112,6 @@ class Paces:
 
 
 _UNKNOWN = Pace(waited=0.0)
-
-
-def _is_exact(training: Training, ranks: Iterable[int], now: float) -> bool:
-    """Return whether enough steps of all ranks are recorded, on CPUs."""
-    least = max(_STEPS, _RECORDED * training.facts.step_rate)
-    return training.on_host and training.facts.steps >= least and training.rates_at(now).keys() >= set(ranks)
 
 
 def slowest(paces: Mapping[int, Pace], rates: Mapping[int, float]) -> Slow | None:

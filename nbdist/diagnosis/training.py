@@ -69,28 +69,27 @@ class Training:
     def line(self, language: str) -> str:
         """Return ``batch 32 × 2 ranks = 64 · 63 steps an epoch · …``."""
         facts = self.facts
-        rate = facts.samples_rate
-        fields: dict[str, object] = {
-            "batch": facts.batch,
+        rate, several = facts.samples_rate, facts.ranks * facts.accumulation > 1
+        fields: dict[str, object] = asdict(facts) | {
             "accumulation": facts.accumulation if facts.accumulation > 1 else "",
             "ranks": facts.ranks if facts.ranks > 1 else "",
-            "all": facts.global_batch if facts.ranks * facts.accumulation > 1 else "",
-            "steps": facts.epoch_steps,
-            "samples": facts.epoch_samples and f"{facts.epoch_samples:,}",
-            "rate": rate and f"{rate:,.3g}" if (rate or 0) < 1000 else f"{rate:,.0f}",
+            "global_batch": facts.global_batch if several else "",
+            "epoch_samples": facts.epoch_samples and f"{facts.epoch_samples:,}",
+            "samples_rate": rate and (f"{rate:,.3g}" if rate < 1000 else f"{rate:,.0f}"),
             "step_rate": f"{facts.step_rate:.3g}",
             "lr": facts.lr and f"{facts.lr:.3g}",
-            "schedule": facts.schedule,
-            "optimizer": facts.optimizer,
             "parameters": _count(facts.parameters or 0),
             "size": size_text(facts.gradient_bytes or 0),
         }
-        names = ("batch", "epoch", "rate", "lr", "model")
-        known = (facts.batch, facts.epoch_steps, True, facts.lr, facts.parameters)
+        known = {
+            "batch": facts.batch,
+            "epoch": facts.epoch_steps,
+            "rate": True,
+            "lr": facts.lr,
+            "model": facts.parameters,
+        }
         return " · ".join(
-            say(f"training.{name}", language, **fields)
-            for name, value in zip(names, known, strict=True)
-            if value
+            say(f"training.{name}", language, **fields) for name, is_known in known.items() if is_known
         )
 
     def bar(self, language: str, rank: int | None = None) -> str:

@@ -26,6 +26,7 @@ from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import Device, ProcessId
 from nbdist.processes import identify, read_at_once, send
 from nbdist.store.paths import RankDirectory, append_whole, open_to_append
+from nbdist.store.step_records import Division, read_steps
 from nbdist.worker.order import CHANNEL
 from nbdist.worker.stack_answers import WAITS
 
@@ -121,6 +122,7 @@ class _Metered:
     file: str
     metrics: str
     waits: str
+    steps: Path
     schedule: str
     device: Device
     since: float
@@ -129,6 +131,7 @@ class _Metered:
     waited: int = 0
     under_way: int = 0
     delay: float | None = None
+    division: Division | None = None
 
 
 class Meters:
@@ -161,7 +164,7 @@ class Meters:
 
     def add(self, rank: int, process: ProcessId, device: Device, files: RankDirectory, now: float) -> None:
         schedule = f"{self._trees.proc}/{process.pid}/schedstat"
-        paths = (str(files.system), str(files.metrics), str(files.waits), schedule)
+        paths = (str(files.system), str(files.metrics), str(files.waits), files.steps, schedule)
         self._ranks[rank] = _Metered(*paths, device, now)
         self._trees.add(rank, process)
         if self._due is None:
@@ -242,6 +245,13 @@ def _delays(metered: _Metered, seconds: float) -> dict[str, float]:
             delays["wait"] = round(100 * (waited - metered.waited) / (looks - metered.looks), 1)
             delays["exchange"] = round(100 * (under_way - metered.under_way) / (looks - metered.looks), 1)
         metered.looks, metered.waited, metered.under_way = looks, waited, under_way
+    # a training that goes on records its waits, which is exact
+    if (record := read_steps(metered.steps)) is not None and record.on_host:
+        before, now = metered.division, record.total
+        if before is not None and now.steps > before.steps:
+            share = (now.parts["wait"] - before.parts["wait"]) / (now.seconds - before.seconds)
+            delays["wait"] = round(100 * min(1.0, max(0.0, share)), 1)
+        metered.division = now
     # the main thread's nanoseconds on a core, and in wait for one (proc(5))
     if len(fields := read_at_once(metered.schedule).split()) == 3:
         delay = int(fields[1]) / 1e9

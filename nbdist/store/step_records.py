@@ -17,6 +17,8 @@ PARTS = ("data", "forward", "backward", "wait", "optimizer", "other")
 HOST_PARTS = ("data", "wait", "other")
 """The parts of a training on a GPU: its other calls return before the GPU has done their work."""
 
+_LONGEST, _LARGEST = 40, 1e15  # characters of a name, a number
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Division:
@@ -80,13 +82,15 @@ def read_steps(path: Path) -> StepRecord | None:
 
 
 def _is_plain(value: object) -> bool:
-    return value.isidentifier() if isinstance(value, str) else isinstance(value, (int, float))
+    if isinstance(value, str):
+        return value.isidentifier() and len(value) <= _LONGEST
+    return isinstance(value, (int, float)) and 0 <= value <= _LARGEST
 
 
 def _division(data: Mapping[str, Any], *, on_host: bool) -> Division:
-    counts = {name: as_int(data[name]) for name in ("steps", "samples", "fetches", "backwards")}
-    seconds = max(1e-9, float(data["seconds"]))
-    parts = {name: float(data["parts"][name]) for name in PARTS}
+    counts = {name: max(0, as_int(data[name])) for name in ("steps", "samples", "fetches", "backwards")}
+    seconds = max(1e-6, as_time(data["seconds"]))
+    parts = {name: max(0.0, as_time(data["parts"][name])) for name in PARTS}
     if not on_host:
         parts = {name: parts[name] for name in HOST_PARTS}
         parts["other"] = max(0.0, seconds - parts["data"] - parts["wait"])

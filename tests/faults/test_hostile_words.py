@@ -25,6 +25,7 @@ from tornado import web
 from nbdist import options, processes, runner
 from nbdist.board.server import find_jupyter, read_board
 from nbdist.devices.usage import decode_loads
+from nbdist.diagnosis.training import training_of
 from nbdist.doctor import cluster, installed
 from nbdist.engines import ray
 from nbdist.engines.ray_driver import CannotStart, take_environment
@@ -50,6 +51,8 @@ from nbdist.store.paths import SweepDirectory, make_private
 from nbdist.store.reports import read_error, read_history, read_stacks
 from nbdist.store.results import Result, read_index, read_outputs, read_value
 from nbdist.store.run_store import SweepStore, read_spec, read_sweep, replayed
+from nbdist.store.step_records import PARTS as STEP_PARTS
+from nbdist.store.step_records import read_steps
 from nbdist.values import tensors
 from nbdist.values.box import BadBox, Contents
 from nbdist.warm.idle_policy import IdlePolicy
@@ -463,6 +466,42 @@ def _(folder: Path) -> Iterator[Take]:
         read_hparams(run.run, run.directory)
 
     yield in_file(path, read)
+
+
+STEPS = {
+    "steps": 9,
+    "seconds": 2.0,
+    "samples": 18,
+    "fetches": 9,
+    "backwards": 9,
+    "parts": dict.fromkeys(STEP_PARTS, 0.3),
+}
+
+
+@reads(
+    "store/step_records:read_steps",
+    sample={
+        "time": 1.0,
+        "total": STEPS,
+        "recent": STEPS,
+        "facts": {
+            "device": "cpu",
+            "lr": 0.1,
+            "schedule": "S",
+            "parameters": 9,
+            "loader_batches": 3,
+            "workers": 0,
+        },
+    },
+)
+def _(folder: Path) -> Iterator[Take]:
+    def read() -> None:
+        record = read_steps(folder / "steps.json")
+        training = training_of({} if record is None else {0: record, 1: record}, live=True)
+        if training is not None:
+            json.dumps([training.lines("en"), training.to_dict("zh")], allow_nan=False)
+
+    yield in_file(folder / "steps.json", read)
 
 
 FRAME = {"file": "a.py", "line": 1, "function": "f", "source": "x"}

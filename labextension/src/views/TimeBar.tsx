@@ -28,7 +28,7 @@ export function TimeBar({ parts, onHost, thin }: BarProps): ReactElement {
   }));
   const about = words.timeOfStep(onHost) + texts.map(({ text }) => text).join(words.comma);
   return (
-    <div className="nbdist-time" role="img" aria-label={about} title={about} data-thin={thin}>
+    <div className="nbdist-parts" role="img" aria-label={about} title={about} data-thin={thin}>
       {!onHost && !thin && <b>{words.host}</b>}
       {texts.map(({ part, text }) => (
         <span

@@ -1,0 +1,44 @@
+"""A training in the panel: how the time of a step divides, and what limits it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from lab import LabServer, notebook_page
+from playwright.sync_api import Browser, expect
+
+pytestmark = pytest.mark.browser
+
+SLOW_RANK = """%%distributed -n 2 --name slow-rank
+import time, torch, torch.distributed as dist
+dist.init_process_group()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(900):
+    loss = model(torch.ones(32, 64)).mean()
+    time.sleep(0.02 + 0.08 * dist.get_rank())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_bar_shows_where_the_time_of_a_step_goes(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    pytest.importorskip("torch")
+    with notebook_page(lab_server, browser, "slow", SLOW_RANK) as (lab, page):
+        lab.run(1)
+        panel = page.locator(".nbdist")
+
+        bar = panel.get_by_role("img", name=re.compile("^Time of a step: .*forward.*wait"))
+        expect(bar).to_be_visible(timeout=60_000)
+        expect(panel).to_contain_text(re.compile(r"the other ranks wait \d+ % of the time for rank 1"))
+        expect(bar.locator("span").first).to_have_text(re.compile(r"^forward \d+ %$"))
+        page.screenshot(path=pictures / "training.png")
+
+        panel.get_by_role("button", name="Stop", exact=True).click()
+        lab.wait_for_end(1, timeout=60)
+        expect(bar).to_be_visible()
