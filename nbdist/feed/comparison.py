@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import isfinite, isnan
@@ -253,11 +253,11 @@ def _machine(run: Run, directory: RunDirectory, runs: int) -> Iterator[Property]
     yield ("machine", "gpus"), ", ".join(dict.fromkeys(device.name for device in devices if device.name))
     training = read_training(run, directory)
     spent = time_spent(run, directory, runs)
-    if training is not None:
-        yield from _training(training)
-        spent = replace(spent, wait=None)
     for name, share in (("wait", spent.wait), ("cpu", spent.cpu), ("gpu", spent.gpu)):
         yield ("time", name), None if share is None else share.mean
+    if training is not None:
+        # its waits instead of those of the whole run
+        yield from _training(training)
 
 
 _FACTS = (
