@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.diagnosis.stragglers import Paces
 from nbdist.diagnosis.training import Training, training_of
 from nbdist.store.step_records import PARTS, read_steps
 from nbdist.tables import read_table
@@ -94,12 +95,15 @@ def test_with_a_gpu_only_what_is_true_of_the_host_is_shown(tmp_path: Path) -> No
     assert not {"forward", "backward", "optimizer"} & set(training.mean)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"time": 1, "total": {}, "recent": {}, "facts": {}}'])
-def test_a_torn_record_is_none(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "steps.json"
-    path.write_text(content)
+def test_the_slowest_rank_is_named_by_recorded_steps(tmp_path: Path) -> None:
+    training = trained(tmp_path / "steps.json", [[0, 30, 20, 50, 0, 0], [0, 80, 20, 0, 0, 0]])
 
-    assert read_steps(path) is None
+    slow = Paces().slowest([0, 1], {}, 2.0, training)
+
+    assert slow is not None
+    assert (slow.rank, slow.factor, slow.over) == (1, pytest.approx(2.0), pytest.approx(0.05))
+    # its training is over since
+    assert Paces().slowest([0, 1], {}, 60.0, training) is None
 
 
 def test_a_name_that_is_none_is_left_out(tmp_path: Path) -> None:
