@@ -16,7 +16,7 @@ import time, torch, torch.distributed as dist
 dist.init_process_group()
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(900):
+for step in range(150):
     loss = model(torch.ones(32, 64)).mean()
     time.sleep(0.02 + 0.08 * dist.get_rank())
     loss.backward()
@@ -39,6 +39,5 @@ def test_a_bar_shows_where_the_time_of_a_step_goes(
         expect(bar.locator("span").first).to_have_text(re.compile(r"^forward \d+ %$"))
         page.screenshot(path=pictures / "training.png")
 
-        panel.get_by_role("button", name="Stop", exact=True).click()
         lab.wait_for_end(1, timeout=60)
         expect(bar).to_be_visible()

@@ -77,7 +77,7 @@ def test_a_training_tells_its_facts_and_where_its_time_goes(trained: RunHandle) 
     assert explained.to_dict()["training"]["global_batch"] == 32
     rows = compare([(trained.run, trained.directory)]).rows
     assert {"samples_rate", "gradient_bytes"} <= {row.name for row in rows if row.group == "training"}
-    assert {"data", "forward", "backward"} <= {row.name for row in rows if row.group == "time"}
+    assert {"data", "forward", "backward", "wait"} <= {row.name for row in rows if row.group == "time"}
 
 
 def test_a_collective_that_fails_shows_the_program_and_torch_alone(run_cell: RunCell) -> None:
