@@ -4,7 +4,7 @@ import type { ReactElement } from 'react';
 import { type RunView, TIME_PARTS, type TimeParts } from '../protocol/run';
 import { percent } from '../words/formats';
 import { localized } from '../words/languages';
-import { pageWords } from '../words/panel';
+import { words } from '../words/panel';
 
 /** Shares of a part that is drawn, and of one that has room for its name. */
 const DRAWN = 0.005;
@@ -21,7 +21,6 @@ interface BarProps {
 }
 
 export function TimeBar({ parts, onHost, thin }: BarProps): ReactElement {
-  const words = pageWords();
   const texts = TIME_PARTS.filter(part => parts[part] >= DRAWN).map(part => ({
     part,
     text: `${words.columns[part]} ${percent(100 * parts[part])}`,
