@@ -158,6 +158,7 @@ COMMANDS = {
     "export": _command(verbs.EXPORT, verb_results.show_export),
     "mcp": _command(MCP, lambda _: 0),
     "resume": _command(verbs.RESUME, running.resume),
+    "scale": _command(verbs.SCALE, running.scale),
     "session": _command(verbs.SESSION, verb_results.show_session),
 }
 

@@ -166,8 +166,9 @@ def run(words: Sequence[str]) -> int:
                 f"{JSON} is for one run, not a sweep: leave it out, and write  nbdist compare --json"
             )
         with runner.Interrupts(_why, _SIGNALS, raises=False, for_ranks=FOR_THE_RANKS) as interrupts:
+            plan = functools.partial(runner.plan_script, words=program, cwd=os.getcwd())
             try:
-                return _run_sweep(options, program, interrupts)
+                return _run_sweep(options, runner.plan_sweep(options, plan), interrupts)
             except KeyboardInterrupt:
                 return _code(interrupts)
 
@@ -175,6 +176,15 @@ def run(words: Sequence[str]) -> int:
         return options, runner.plan_script(options, program, cwd=os.getcwd())
 
     return _start(planned, [*runner.words_of_node_1(own), *program], as_json=as_json)
+
+
+def scale(scale: runner.Scale) -> int:
+    """Run a scale; return the exit code."""
+    with runner.Interrupts(_why, _SIGNALS, raises=False, for_ranks=FOR_THE_RANKS) as interrupts:
+        try:
+            return _run_sweep(Options(), runner.plan_scale(scale), interrupts)
+        except KeyboardInterrupt:
+            return _code(interrupts)
 
 
 def resume(again: Again) -> int:
@@ -215,11 +225,8 @@ def _run(
     return handle, code
 
 
-def _run_sweep(options: Options, program: Sequence[str], interrupts: runner.Interrupts) -> int:
-    plan = functools.partial(runner.plan_script, words=program, cwd=os.getcwd())
-    handle, notes = runner.launch_sweep(
-        runner.plan_sweep(options, plan), interrupts, check=options.check, pruning=_PRUNING
-    )
+def _run_sweep(options: Options, planned: runner.SweepPlan, interrupts: runner.Interrupts) -> int:
+    handle, notes = runner.launch_sweep(planned, interrupts, check=options.check, pruning=_PRUNING)
     for text in notes:
         note(text)
     if options.detach:

@@ -223,7 +223,8 @@ def remarks(facts: Facts, language: str, notes: Sequence[str]) -> list[str]:
 
 def _resume_text(run: Run, language: str) -> str:
     """Return how to go on with a run that has ended at its limit; empty for others."""
-    if run.reason.code != AT_LIMIT:
+    of_scale = run.spec.sweep is not None and run.spec.sweep.of_scale
+    if run.reason.code != AT_LIMIT or of_scale:
         return ""
     return say("panel.resume", language, label=run.label, checkpoint=last_checkpoint(run))
 

@@ -12,6 +12,7 @@ from nbdist.diagnosis.report import error_text
 from nbdist.feed.ansi import printable
 from nbdist.feed.comparison import FAILED, Comparison, Row, compare, main_metric, ranking
 from nbdist.feed.labels import clipped
+from nbdist.feed.scale import Scaling, scaling_of
 from nbdist.model import Reason, Run, RunState
 from nbdist.model.decoding import MALFORMED
 from nbdist.model.sweep import Sweep
@@ -54,10 +55,17 @@ class SweepView:
     def state(self) -> RunState:
         if self.live:
             return RunState.RUNNING
-        if {run.state for run, _ in self.runs} <= {RunState.FINISHED}:
+        fruitless = self.reason.code == "scale-no-steps"
+        if {run.state for run, _ in self.runs} <= {RunState.FINISHED} and not fruitless:
             return RunState.FINISHED
-        states = {"": RunState.FAILED, "sweep-stuck": RunState.FAILED, "sweep-ended": RunState.LOST}
+        states = dict.fromkeys(("", "sweep-stuck", "scale-no-steps"), RunState.FAILED)
+        states["sweep-ended"] = RunState.LOST
         return states.get(self.reason.code, RunState.STOPPED)
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """Return the rates of a scale's points; None for another sweep."""
+        return None if self.sweep.span is None else scaling_of(self.runs, self.sweep.cores)
 
     def compare(self) -> Comparison:
         """Return the points beside each other, with the rows that tell them apart."""
@@ -142,13 +150,21 @@ class SweepTable:
         """Return ``sweep`` of the page's protocol: a comparison of all points, and the sweep's state."""
         points = self.compare(view)
         row, descending = main_metric(points, view.sweep.metric)
-        return points.to_dict(all_rows=True, curves=True, metric=view.sweep.metric) | {
-            "sweep_id": view.sweep.sweep_id,
-            "label": view.sweep.label,
-            "state": view.state.value,
-            "live": view.live,
-            "reason": reason_text(view.reason, self._language),
-            "counts": dict(view.counts),
-            "sort": None if row is None else {"group": row.group, "name": row.name, "descending": descending},
-            "order": ranking(points, view.sweep.metric),
-        }
+        scaling = view.scaling
+        scale = {} if scaling is None else {"scale": scaling.to_dict(self._language)}
+        return (
+            scale
+            | points.to_dict(all_rows=True, curves=True, metric=view.sweep.metric)
+            | {
+                "sweep_id": view.sweep.sweep_id,
+                "label": view.sweep.label,
+                "state": view.state.value,
+                "live": view.live,
+                "reason": reason_text(view.reason, self._language),
+                "counts": dict(view.counts),
+                "sort": None
+                if row is None
+                else {"group": row.group, "name": row.name, "descending": descending},
+                "order": ranking(points, view.sweep.metric),
+            }
+        )

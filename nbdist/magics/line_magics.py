@@ -13,12 +13,20 @@ from IPython.display import HTML, display
 
 from nbdist import config, panel, runner, verbs
 from nbdist.feed.ansi import harmless
+from nbdist.magics.cell_check import notebook_names
 from nbdist.magics.distributed import resume_and_show
-from nbdist.magics.presentation import as_usage_errors, draws_widgets, shell_of, tell
+from nbdist.magics.presentation import (
+    as_usage_errors,
+    draws_widgets,
+    interrupts,
+    place_of,
+    shell_of,
+    tell,
+)
 from nbdist.magics.showing import show_again, show_as_text, show_outputs
-from nbdist.magics.sweep_cell import show_sweep_again
+from nbdist.magics.sweep_cell import show_sweep_again, start_sweep_and_show
 from nbdist.model import RunState
-from nbdist.options import split_line
+from nbdist.options import Options, split_line
 from nbdist.text import say
 from nbdist.verbs.machines import Examined
 from nbdist.verbs.runs import Again, Beside, Curves, Explained, Listed, Logs, Stacks, Stopped
@@ -138,6 +146,13 @@ class VerbMagics(Magics):
     @_shows(verbs.RESUME)
     def dist_resume(self, again: Again) -> None:
         resume_and_show(shell_of(self), again.handle, again.changes)
+
+    @_shows(verbs.SCALE)
+    def dist_scale(self, scale: runner.Scale) -> None:
+        shell = shell_of(self)
+        with interrupts() as taken:
+            planned = runner.plan_scale(scale, namespace=notebook_names(shell), **place_of(shell))
+            start_sweep_and_show(shell, Options(), planned, taken)
 
     @_shows(verbs.BOARD)
     def dist_board(self, shown: Curves | Report | bool) -> None:

@@ -43,6 +43,19 @@ def run_sweep(
     ``raises``. Raises UsageMistake or LaunchError before the start; if ``raises``, RunFailed for a failed
     point and RunStopped for a stop."""
     planned = runner.plan_sweep(chosen, plan)
+    return start_sweep_and_show(shell, chosen, planned, taken, typed=typed, raises=raises)
+
+
+def start_sweep_and_show(
+    shell: InteractiveShell | None,
+    chosen: options.Options,
+    planned: runner.SweepPlan,
+    taken: runner.Interrupts,
+    *,
+    typed: str = "",
+    raises: bool = True,
+) -> runner.SweepHandle | None:
+    """Start a planned sweep, or scale, and show it, as ``run_sweep`` does."""
     handle, notes = runner.launch_sweep(
         planned, taken, check=chosen.check, origin=name_origins(shell), typed=typed
     )

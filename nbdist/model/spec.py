@@ -101,9 +101,14 @@ def value_of(text: str) -> Value:
     return text
 
 
+RANKS = "-n"
+"""The name of the number of ranks among the values of a scale's points."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """A run's point of a sweep: ``number`` from 0, ``values`` as typed, and all ``points`` (0: not known)."""
+    """A run's point of a sweep: ``number`` from 0, ``values`` as typed, and all ``points`` (0: not known).
+    One of a scale has ``-n`` among its values; its program does not get that."""
 
     sweep: str
     number: int
@@ -113,7 +118,17 @@ class SweepPoint:
     @property
     def params(self) -> dict[str, Value]:
         """Return the values as its program has them."""
-        return {name: value_of(text) for name, text in self.values.items()}
+        return {name: value_of(text) for name, text in self.values.items() if name != RANKS}
+
+    @property
+    def of_scale(self) -> bool:
+        return RANKS in self.values
+
+    @property
+    def text(self) -> str:
+        """Return ``lr=0.1 width=64``, or ``-n 2``."""
+        words = (f"{k} {v}" if k == RANKS else f"{k}={v}" for k, v in self.values.items())
+        return " ".join(words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

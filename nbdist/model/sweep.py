@@ -43,7 +43,11 @@ class Sweep:
     """A sweep as it was asked for. Written once, never changed. ``spec`` is the run of a point, without
     what differs; its arguments may hold names in braces. ``runs`` are the ids of the points' runs,
     ``points`` their values as typed. ``slots`` are the ranks of each concurrent run. ``metric`` sorts the
-    points at first (empty: the first there is). ``warm`` is as in ``Options``."""
+    points at first (empty: the first there is). ``warm`` is as in ``Options``.
+
+    A sweep with a ``span`` is a scale: its points differ in the number of ranks, and each has a slot. They
+    run one after another, ``span`` seconds each from their first steps on; the CPU's ranks share ``cores``
+    (0 with GPUs)."""
 
     sweep_id: str
     name: str
@@ -54,6 +58,8 @@ class Sweep:
     slots: tuple[tuple[RankSpec, ...], ...]
     metric: str = ""
     warm: bool | None = None
+    span: float | None = None
+    cores: int = 0
 
     @property
     def label(self) -> str:
@@ -71,16 +77,17 @@ class Sweep:
         """Return the run of one point, which belongs to the process ``owner``."""
         values, run_id, spec = self.points[number], self.runs[number], self.spec
         program = Path(spec.program)
+        ranks = self.slots[slot if self.span is None else number]
         return replace(
             spec,
             run_id=run_id,
-            name=f"{self.name}-{number + 1}",
+            name=f"{self.name}-{number + 1 if self.span is None else f'n{len(ranks)}'}",
             created=created,
             program=str(program.parents[1] / run_id / program.name) if self.is_cell else spec.program,
             args=tuple(filled(word, values) for word in spec.args),
             # a point that went on from the checkpoint of another one would not be that point
             checkpoints=f"{spec.checkpoints}/{number + 1}" if spec.checkpoints else "",
-            ranks=self.slots[slot],
+            ranks=ranks,
             detached=False,
             owner=owner,
             sweep=SweepPoint(sweep=self.sweep_id, number=number, values=values, points=len(self.points)),
@@ -93,6 +100,7 @@ class Sweep:
     def from_dict(cls, data: object) -> Sweep:
         """Raise KeyError, TypeError, ValueError or AttributeError when ``data`` is no sweep."""
         sweep = build(cls, data)
-        if not sweep.slots or len(sweep.runs) != len(sweep.points):
+        slots = 1 if sweep.span is None else len(sweep.points)
+        if len(sweep.slots) < slots or len(sweep.runs) != len(sweep.points):
             raise ValueError("each point has a run, and a place to run")
         return sweep

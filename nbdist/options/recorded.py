@@ -10,6 +10,7 @@ from typing import Any
 from nbdist import config
 from nbdist.engines.options import ADDRESS
 from nbdist.model import RunSpec
+from nbdist.model.spec import RANKS
 from nbdist.options.parser import Options, keyword_words
 from nbdist.options.typed_line import COMMAND_FLAGS, MODULE_FLAGS
 from nbdist.privacy import MASK
@@ -76,7 +77,7 @@ def first_line(spec: RunSpec) -> str:
             words += [flag, shlex.quote(text)] if is_set else [flag]
     # a point alone is a sweep of one: without its values the program would not run
     for name, value in (spec.sweep.values if spec.sweep is not None else {}).items():
-        words += ["--sweep", shlex.quote(f"{name}={value}")]
+        words += ["--sweep", shlex.quote(f"{name}={value}")] if name != RANKS else []
     return " ".join([*words, *map(shlex.quote, program)])
 
 

@@ -19,6 +19,7 @@ from nbdist.feed.sweep_state import SweepTable, SweepView
 from nbdist.feed.view import duration, number_text
 from nbdist.model import RunState
 from nbdist.panel.look import mark, page_sheet, text_table
+from nbdist.panel.scale_view import scale_html, scale_text
 from nbdist.text import messages, reason_text, say, size_text
 
 _BESIDE = 5  # runs that are columns, and whose programs are shown; more are rows
@@ -198,7 +199,7 @@ class SweepLines:
         for run, directory in sorted(ended, key=lambda pair: pair[0].ended or 0.0):
             self._written.add(run.run_id)
             point = run.spec.sweep
-            values = " ".join(f"{k}={v}" for k, v in point.values.items()) if point is not None else ""
+            values = point.text if point is not None else ""
             state = state_word(run.state, self._language)
             took = duration(run.elapsed(run.ended or 0.0))
             words = [run.label, values, state, took, self._table.cause(run, directory)]
@@ -210,14 +211,17 @@ def sweep_headline(view: SweepView, language: str) -> str:
     """Return ``Sweep lenet-k3f9 · Running · 3 of 8 points · 1 failed · 2 running``."""
     counts, state = view.counts, state_word(view.state, language)
     done = {"ended": counts["ended"], "points": counts["points"]}
-    head = say("compare.sweep", language, label=view.sweep.label, state=state, **done)
+    code = "compare.sweep" if view.sweep.span is None else "scale.head"
+    head = say(code, language, label=view.sweep.label, state=state, **done)
     kinds = ("failed", "running", "waiting") if view.live else ("failed",)
     words = [say(f"compare.sweep-{kind}", language, count=counts[kind]) for kind in kinds if counts[kind]]
     return " · ".join([head, *words, *filter(None, [reason_text(view.reason, language)])])
 
 
 def sweep_text(view: SweepView, language: str) -> str:
-    """Return the points as a table, sorted by the main metric."""
+    """Return the points as a table, sorted by the main metric, or by their ranks."""
+    if (scaling := view.scaling) is not None:
+        return f"{sweep_headline(view, language)}\n\n{scale_text(scaling, language)}"
     return _sweep_text(view, _sorted(view, language), language)
 
 
@@ -227,8 +231,11 @@ def _sweep_text(view: SweepView, points: Comparison, language: str) -> str:
 
 def sweep_bundle(view: SweepView, language: str) -> dict[str, str]:
     """Return the same as plain text, and as static HTML with the curves of the main metric in one picture."""
-    points = _sorted(view, language)
     title = html.escape(sweep_headline(view, language))
+    if (scaling := view.scaling) is not None:
+        body = f"<b>{title}</b>{scale_html(scaling, language)}"
+        return {"text/plain": sweep_text(view, language), "text/html": _framed("points", body)}
+    points = _sorted(view, language)
     body = f"<b>{title}</b>{_html_points(points, language)}{_html_curves(points, view.sweep.metric)}"
     return {"text/plain": _sweep_text(view, points, language), "text/html": _framed("points", body)}
 

@@ -28,7 +28,7 @@ from nbdist.text import say
 def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
     """Return a device for each rank, and notes on the choice. Raises UsageMistake."""
     count, language = options.nproc, config.language()
-    gpus = _gpus(environ) if count is None or options.any_device or options.gpus is not None else {}
+    gpus = usable_gpus(environ) if count is None or options.any_device or options.gpus is not None else {}
     cards = "" if gpus else other_cards(environ)
     if options.gpus is None:
         # with --nproc_per_node as torchrun and paddle do: GPUs where there are enough
@@ -53,7 +53,7 @@ def choose_devices(options: Options, environ: Mapping[str, str]) -> tuple[list[D
     return [gpus[index] for index in wanted], []
 
 
-def _gpus(environ: Mapping[str, str]) -> dict[int, Device]:
+def usable_gpus(environ: Mapping[str, str]) -> dict[int, Device]:
     """Return this machine's usable GPUs by their ids in nvidia-smi."""
     gpus = list_gpus(environ.get("CUDA_VISIBLE_DEVICES"))
     return {gpu.index: Device(kind="gpu", index=gpu.index, name=gpu.name) for gpu in gpus}

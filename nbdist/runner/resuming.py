@@ -33,9 +33,32 @@ def resume_plan(
     cell_id: str = "",
     namespace: Namespace | None = None,
 ) -> tuple[Options, Plan]:
-    """Plan a run that resumes an ended one, with ``changes`` of its options, as words, typed in ``notebook``
-    and ``cell_id`` (else in the run's). ``namespace`` has the inputs that the run did not keep. Raises as
-    ``plan``."""
+    """Plan a run that resumes an ended one, as ``plan_again`` does."""
+    run = handle.run
+    if run.spec.sweep is not None and run.spec.sweep.of_scale:
+        raise UsageMistake(
+            f"{run.label} was a run of a scale, whose checkpoints are not kept: name another one, see  "
+            "%dist_status"
+        )
+    chosen, planned = plan_again(
+        handle, changes, environ=environ, notebook=notebook, cell_id=cell_id, namespace=namespace
+    )
+    own = replace(planned.spec, resumed=run.run_id, sweep=run.spec.sweep)
+    return chosen, replace(planned, spec=own, notes=(*planned.notes, *_notes(run, own)))
+
+
+def plan_again(
+    handle: RunHandle,
+    changes: Sequence[str] = (),
+    *,
+    environ: Mapping[str, str] | None = None,
+    notebook: str = "",
+    cell_id: str = "",
+    namespace: Namespace | None = None,
+) -> tuple[Options, Plan]:
+    """Plan the program of an ended run once more, with ``changes`` of its options, as words, typed in
+    ``notebook`` and ``cell_id`` (else in the run's). ``namespace`` has the inputs that the run did not keep.
+    Raises as ``plan``."""
     run, directory = handle.run, handle.directory
     spec = run.spec
     if not run.state.terminal:
@@ -77,8 +100,7 @@ def resume_plan(
                 spec=replace(planned.spec, inputs=spec.inputs),
                 write_inputs=lambda path: _copy(kept, path),
             )
-    own = replace(planned.spec, resumed=spec.run_id, sweep=spec.sweep)
-    return chosen, replace(planned, spec=own, notes=(*planned.notes, *_notes(run, own)))
+    return chosen, planned
 
 
 def check_checkpoints(spec: RunSpec) -> None:

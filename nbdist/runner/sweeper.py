@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,25 +21,32 @@ from nbdist import processes
 from nbdist.errors import NbdistError, UnknownRun
 from nbdist.launch.binding import wake_with_parent
 from nbdist.launch.lifetime import Lifeline, Wakeup, complain
-from nbdist.model import Reason, Run
+from nbdist.model import AT_LIMIT, Reason, Run, RunState
 from nbdist.model.plan import Plan, Program
 from nbdist.model.sweep import Sweep
 from nbdist.runner.handle import RunHandle
 from nbdist.runner.launching import start
+from nbdist.store import RunDirectory, look
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.journal import write_reserved
 from nbdist.store.paths import SweepDirectory, write_private
 from nbdist.store.run_store import read_sweep
+from nbdist.store.step_records import read_steps
 from nbdist.warm.pool import WarmPool
 
 _TICK = 0.02  # seconds between two looks at the runs
+_LOOK = 0.25  # seconds between two looks at the steps of a scale's run
+_FIRST_STEPS = 120.0  # seconds that a program has for its first steps, at least
 
 
 class Place:
     """A place for one run at a time, which meanwhile makes ranks ready for the next one."""
 
-    def __init__(self, warm: bool | None) -> None:
+    def __init__(self, warm: bool | None, span: float | None = None) -> None:
+        """Store the seconds ``span`` after which runs of a scale are ended."""
         self._warm = warm
+        self._span = span
+        self._clock: SpanClock | None = None
         self._pool = WarmPool()
         self._handle: RunHandle | None = None
         # of the running run, until ranks are made ready beside it
@@ -47,6 +55,7 @@ class Place:
     def start(self, plan: Plan, *, more: bool) -> None:
         """Start a run; ``more``: others will follow. Raises NbdistError, with nothing running."""
         self._handle = handle = start(plan, warm=self._warm, pool=self._pool)
+        self._clock = None if self._span is None else SpanClock(handle.directory, self._span)
         for note in handle.notes:
             complain(f"{plan.spec.name}: {note}")
         self._plan = plan if more else None
@@ -58,6 +67,8 @@ class Place:
                 run = self._handle.run
                 if not run.state.terminal:
                     self._make_ready(self._handle, run)
+                    if self._clock is not None and self._clock.is_over(run):
+                        self._handle.request_stop(Reason(AT_LIMIT))
                     return True
             except UnknownRun:
                 pass  # it was deleted, and its supervisor ends it
@@ -80,6 +91,42 @@ class Place:
     def leave(self) -> None:
         """Release the ranks that wait: no other run comes."""
         self._pool.release()
+
+    @property
+    def fruitless(self) -> bool:
+        """Return whether its last run is one of a scale that went well without a step of a training."""
+        return self._clock is not None and self._clock.fruitless
+
+
+class SpanClock:
+    """The time of a scale's run, which begins with the first steps that count (``worker.step_time``)."""
+
+    def __init__(
+        self, directory: RunDirectory, span: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._directory, self._span, self._now = directory, span, clock
+        self._began, self._due = clock(), 0.0
+        self._over = False
+        self.steps = False
+
+    def is_over(self, run: Run) -> bool:
+        """Return True once, when the run is to end."""
+        now = self._now()
+        if self._over or now < self._due:
+            return False
+        self._due = now + _LOOK
+        if not self.steps and run.state is RunState.RUNNING:
+            self.steps = read_steps(self._directory.rank(0, run.attempt).steps) is not None
+            self._began = now if self.steps else self._began
+        self._over = now - self._began >= (self._span if self.steps else max(self._span, _FIRST_STEPS))
+        return self._over
+
+    @property
+    def fruitless(self) -> bool:
+        run = look(self._directory)
+        if run is None or run.state is not RunState.FINISHED:
+            return False
+        return read_steps(self._directory.rank(0, run.attempt).steps) is None
 
 
 class Sweeper:
@@ -112,6 +159,10 @@ class Sweeper:
 
     def _fill(self, slot: int) -> None:
         place = self._places[slot]
+        if place.fruitless:
+            # the other points would be, too
+            self._reason = self._reason or Reason("scale-no-steps")
+            self._waiting.clear()
         if not self._waiting:
             place.leave()
             return
@@ -170,7 +221,7 @@ def main(arguments: Sequence[str]) -> int:
     with contextlib.suppress(OSError):
         write_private(directory.process, json.dumps(asdict(myself)))
     sweep = read_sweep(directory)
-    spec = sweep.spec
+    spec, scale = sweep.spec, sweep.span is not None
     line = int(arguments[2]) if len(arguments) > 2 else None
     listener = Listener(
         directory,
@@ -189,7 +240,10 @@ def main(arguments: Sequence[str]) -> int:
             write_inputs=(lambda path: os.link(directory.inputs, path)) if spec.inputs else None,
         )
 
-    reason = Sweeper(sweep, [Place(sweep.warm) for _ in sweep.slots], plan=plan, listen=listener).run()
+    places = [Place(sweep.warm, sweep.span) for _ in range(1 if scale else len(sweep.slots))]
+    reason = Sweeper(sweep, places, plan=plan, listen=listener).run()
+    if scale:
+        shutil.rmtree(spec.checkpoints, ignore_errors=True)
     if not spec.keep_inputs:
         directory.delete_inputs()
     with contextlib.suppress(OSError):

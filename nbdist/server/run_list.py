@@ -126,13 +126,14 @@ def _sweep_of(run: Run, spark: Spark | None) -> SweepShown | None:
     point = run.spec.sweep
     if point is None:
         return None
-    best = best_of(spark.tag) if spark is not None else None
+    # the runs of a scale are alike, and none of them is the best one
+    best = best_of(spark.tag) if spark is not None and not point.of_scale else None
     return SweepShown(
         sweep_id=point.sweep,
         label=point.sweep.split("-", 2)[-1],
         number=point.number,
         points=point.points,
-        values=" ".join(f"{name}={value}" for name, value in point.values.items()),
+        values=point.text,
         higher=None if best is None else best is max,
     )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from nbdist.engines.options import parse_slurm
@@ -34,6 +35,7 @@ STOP = make_verb("stop", runs.stop)
 STACKS = make_verb("stacks", runs.stacks)
 ATTACH = make_verb("attach", runs.attach)
 RESUME = make_verb("resume", runs.resume)
+SCALE = make_verb("scale", runs.scale, span=partial(options.parse_duration, flag="--for"))
 BOARD: Verb[Any] = make_verb("board", runs.board, height=int)
 DOCTOR = make_verb(
     "doctor", machines.doctor, nodes=options.count_of_nodes, slurm=parse_slurm, wait=options.wait

@@ -395,6 +395,24 @@ def resume(_: Frontend, *, words: Sequence[str]) -> Again:
     return Again(handle=handle, changes=(*before, *named[1:]))
 
 
+# seconds of each run
+SPAN = 30.0
+_COUNTS = re.compile(r"\d{1,4}(?:,\d{1,4})*")
+
+
+def scale(frontend: Frontend, *, words: Sequence[str], span: float) -> runner.Scale:
+    """Split the words of ``scale``. Raises UnknownRun, and UsageMistake for numbers that cannot be."""
+    typed = words[0] if words and re.match(r"\d*,|\d+$", words[0]) else ""
+    counts = tuple(sorted(set(map(int, typed.split(","))))) if _COUNTS.fullmatch(typed) else ()
+    if typed and (not counts or counts[0] < 1):
+        raise UsageMistake(f"{typed}: write numbers of ranks, as in  {frontend.prefix}scale 1,2,4")
+    changes, kind, named = options_first(words[1:] if typed else words)
+    if kind or (named and named[0].endswith(".py")):
+        return runner.Scale(counts=counts, span=span, program=(*kind, *named), changes=tuple(changes))
+    handle = runner.attach(named[0]) if named else runner.latest_program()
+    return runner.Scale(counts=counts, span=span, handle=handle, changes=(*changes, *named[1:]))
+
+
 def export(_: Frontend, *, run: str | None, to: str | None) -> runner.Export:
     """Export a run. Raises UnknownRun, UsageMistake and LaunchError."""
     handle = runner.attach(run)
