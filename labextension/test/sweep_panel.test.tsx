@@ -85,6 +85,33 @@ test('a click on a point opens its run where the page can, and else says how', (
   expect(screen.getByText(/lenet-4-aaad has not started yet/)).toBeTruthy();
 });
 
+test('a scale is a table of its points, with their speed-up and what it means', () => {
+  const opened: string[] = [];
+  const table = [
+    ['ranks', 'samples/s'],
+    ['1', '780'],
+    ['2', '1,455'],
+    ['4', ''],
+    ['8', ''],
+  ];
+  const source = draw((_, label) => opened.push(label));
+  const scale = {
+    table,
+    ranks: [1, 2],
+    speedups: [1, 1.86],
+    names: ['speed-up', 'ideal'],
+    sentence: '1.9 ×',
+  };
+  act(() => source.send({ ...SWEEP, scale }));
+
+  expect(names().map(name => name!.slice(-1))).toEqual(['1', '2', '4', '8']);
+  expect(screen.getByText('1.9 ×')).toBeTruthy();
+  expect(screen.getAllByRole('cell').map(cell => cell.textContent)).toEqual(['780', '1,455', '–', '–']);
+  expect(screen.getByRole('img', { name: /speed-up/ })).toBeTruthy();
+  fireEvent.click(screen.getAllByTitle('lenet-2-aaab')[0]!);
+  expect(opened).toEqual(['lenet-2-aaab']);
+});
+
 test('Stop is asked for once, and again where it could not be', async () => {
   const answers = [false, true];
   draw(null, () => Promise.resolve(answers.shift()!));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,11 @@ while True:
 """
 
 
-def saved(notebook: Path, page: Page) -> list[dict[str, Any]]:
+def saved(notebook: Path, page: Page, cell: int = 1) -> list[dict[str, Any]]:
     """Return the data that the saved notebook keeps of the sweep's cell, besides text."""
     deadline = time.monotonic() + 20
     while True:
-        outputs = json.loads(notebook.read_text())["cells"][1]["outputs"]
+        outputs = json.loads(notebook.read_text())["cells"][cell]["outputs"]
         if data := [output["data"] for output in outputs if "data" in output]:
             return data
         assert time.monotonic() < deadline
@@ -105,3 +106,50 @@ def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser) -> N
         expect(lab.cell(1).locator(".nbdist-sweep")).to_contain_text("1 waiting", timeout=20_000)
         expect(entry).to_have_attribute("data-live", "false", timeout=20_000)
         expect(entry).to_have_attribute("data-state", "stopped")
+
+
+TRAINING = """%%distributed -n 2 --name steps
+import time, torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+dist.init_process_group()
+data = TensorDataset(torch.randn(2048, 8), torch.randn(2048, 1))
+model = DDP(nn.Sequential(nn.Linear(8, 256), nn.Linear(256, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(4):
+    for x, y in DataLoader(data, batch_size=32, sampler=DistributedSampler(data)):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        time.sleep(0.02)
+        optimizer.step()
+"""
+
+
+def test_a_scale_is_asked_for_in_the_sidebar_and_drawn_below_its_cell(
+    lab_server: LabServer, browser: Browser, pictures: Path
+) -> None:
+    with notebook_page(lab_server, browser, "scaled", TRAINING, ran=1, width=1280) as (lab, page):
+        run = show_runs(page).locator("[data-run]", has_text="steps").first
+        expect(run).to_have_attribute("data-live", "false", timeout=20_000)
+        run.click(button="right")
+        page.locator(".lm-Menu:visible").get_by_text("Are more ranks worth it").click()
+        dialog = page.locator(".jp-Dialog")
+        field = dialog.get_by_role("textbox")
+        expect(field).to_have_value("1,2 --for 30s")
+        page.screenshot(path=pictures / "scale-form.png")
+        field.fill("1,2 --for 1s")
+        dialog.get_by_role("button", name="Insert and run").click()
+
+        panel = lab.cell(2).locator(".nbdist-sweep")
+        expect(panel).to_contain_text("2 of 2", timeout=90_000)
+        expect(panel).to_contain_text(re.compile(r"2 ranks give \d+\.\d ×"))
+        expect(panel.locator(".uplot")).to_have_count(1)
+        assert panel.locator("tbody tr").nth(1).locator("td").first.inner_text() != "–"
+        for theme in ("Light", "Dark"):
+            lab.change_theme(f"JupyterLab {theme}")
+            panel.scroll_into_view_if_needed()
+            page.screenshot(path=pictures / f"scale-{theme.lower()}.png")
+        lab.save()
+        (data,) = saved(lab.path, page, 2)
+        assert "<svg" in "".join(data["text/html"])

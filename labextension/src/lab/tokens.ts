@@ -29,6 +29,7 @@ export const COMMANDS = {
   againWith: 'nbdist:run-again-with',
   resume: 'nbdist:resume',
   export: 'nbdist:export',
+  scale: 'nbdist:scale',
   remove: 'nbdist:delete',
   pin: 'nbdist:pin',
   tag: 'nbdist:tag',

@@ -7,6 +7,8 @@ export type Chart = ReturnType<typeof chartHead> & {
   columns: readonly Float32Array[];
   /** the same with a row for each time, for several runs over each other */
   byTime?: readonly Float32Array[];
+  /** the name of the axis, where that is neither step nor time */
+  x?: string;
 };
 
 export const chartHead = fields({

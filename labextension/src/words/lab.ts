@@ -52,6 +52,11 @@ export const LAB_WORDS = inBoth(tr => ({
     '并重启服务器。在此之前，%%distributed、其面板、停止按钮和笔记本中的曲线照常可用，但此列表、仪表板和补全不可用。',
   ),
   resume: tr('Resume the run', '继续运行'),
+  scale: tr('Are more ranks worth it…', '加进程值不值…'),
+  scaleAbout: tr(
+    'Numbers of ranks, and how long the program runs with each. Its checkpoints are removed.',
+    '进程数，以及每种运行多久。期间的检查点会被删除。',
+  ),
   notRead: tr('a message of the server could not be read', '无法读取服务器的消息'),
   notLoaded: tr(
     'This part of nbdist could not be loaded. Load the page again. ({0})',

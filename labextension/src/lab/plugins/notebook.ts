@@ -1,6 +1,6 @@
 /** From a run to its cell, from a cell to a run: reveal, attach, and the form that writes the first line. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Dialog, IToolbarWidgetRegistry, Notification, showDialog } from '@jupyterlab/apputils';
+import { Dialog, InputDialog, IToolbarWidgetRegistry, Notification, showDialog } from '@jupyterlab/apputils';
 import type { Cell } from '@jupyterlab/cells';
 import type { CodeEditor } from '@jupyterlab/codeeditor';
 import { PageConfig } from '@jupyterlab/coreutils';
@@ -83,6 +83,31 @@ const plugin: JupyterFrontEndPlugin<void> = {
         const place =
           typeof position === 'string' ? () => newNotebook(app, notebooks) : () => Promise.resolve(position);
         tell(await runAgainWith(service, runIn(given), place));
+      },
+    });
+    app.commands.addCommand(COMMANDS.scale, {
+      label: words.scale,
+      isVisible: given => service.runs.row(runIn(given))?.live === false,
+      describedBy: takes('runId'),
+      execute: async given => {
+        const position = await find(given);
+        const panel = typeof position === 'string' ? notebooks.currentWidget : position.panel;
+        if (!panel) {
+          return tell(words.noProgram);
+        }
+        const { button, value } = await InputDialog.getText({
+          title: words.scale,
+          label: words.scaleAbout,
+          text: '1,2 --for 30s',
+          okLabel: words.formInsertRun,
+          cancelLabel: words.cancel,
+        });
+        if (button.accept && value?.trim()) {
+          if (typeof position !== 'string') {
+            panel.content.activeCellIndex = position.at;
+          }
+          await runBelow(panel, `%dist_scale ${value.trim()} ${labelOf(runIn(given))}`);
+        }
       },
     });
     for (const [command, magic, label] of [

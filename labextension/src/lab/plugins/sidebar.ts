@@ -44,6 +44,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         COMMANDS.attach,
         COMMANDS.reveal,
         COMMANDS.againWith,
+        COMMANDS.scale,
         COMMANDS.pin,
         COMMANDS.tag,
         COMMANDS.note,

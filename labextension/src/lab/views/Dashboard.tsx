@@ -90,6 +90,14 @@ export function Dashboard(props: DashboardProps): ReactElement {
               onClick={() => execute(COMMANDS.againWith, { runId })}
             />
           )}
+          {!live && (
+            <Button
+              icon="compare"
+              label={words.scale}
+              bare
+              onClick={() => execute(COMMANDS.scale, { runId })}
+            />
+          )}
           <Button
             icon="attach"
             label={words.attach}

@@ -153,7 +153,7 @@ interface ChartProps {
 }
 
 /** Draw a metric: a chart, or of a single point its number. */
-function ChartView(props: ChartProps): ReactElement {
+export function ChartView(props: ChartProps): ReactElement {
   const { chart, runs } = props;
   if (runs || chart.group !== 'metric' || chart.columns[0]!.length > 1) {
     return <Curves {...props} />;

@@ -5,6 +5,7 @@ import { columnKey, type SweepNews, sweepNews } from '../../model/comparison';
 import { dotted } from '../../words/formats';
 import { words } from '../../words/panel';
 import { ComparedRuns } from './ComparedRuns';
+import { ScaleView } from './ScaleView';
 import { Button, Mark } from '../Marks';
 import { useSize, useTheme } from '../hooks';
 
@@ -90,15 +91,19 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
           {note.text} {note.code && <code>{note.code}</code>}
         </div>
       )}
-      <ComparedRuns
-        compared={sweep}
-        names={runs.map(({ label }) => label)}
-        curveNames={runs.map((_, run) => valuesText(sweep, run))}
-        height={PLOT_PX}
-        onOpen={open}
-        sort={sort && { key: columnKey(sort), descending: sort.descending, order: sweep.order }}
-        onBoard={null}
-      />
+      {sweep.scale ? (
+        <ScaleView scale={sweep.scale} runs={runs} height={PLOT_PX} onOpen={open} />
+      ) : (
+        <ComparedRuns
+          compared={sweep}
+          names={runs.map(({ label }) => label)}
+          curveNames={runs.map((_, run) => valuesText(sweep, run))}
+          height={PLOT_PX}
+          onOpen={open}
+          sort={sort && { key: columnKey(sort), descending: sort.descending, order: sweep.order }}
+          onBoard={null}
+        />
+      )}
     </section>
   );
 }
