@@ -36,6 +36,7 @@ COURSE = (
     "08-beyond-data-parallel",
     "09-in-and-out",
     "10-live-ranks",
+    "11-is-it-worth-it",
 )
 LIMIT = 120.0
 """Seconds that a notebook may take; on two free cores each takes less than 40."""

@@ -174,6 +174,18 @@ def test_names_go_in_and_results_and_figures_come_out(executed: Executing) -> No
     assert float(fast) < float(slow)
 
 
+def test_a_second_rank_is_worth_more_with_larger_batches(executed: Executing) -> None:
+    result = executed("11-is-it-worth-it")
+
+    small, large = (
+        re.search(r"2 ranks give (\d+\.\d) ×", result.shown(result.cell_of(f"--for 3s {words}")))
+        for words in ("exchange", "--args")
+    )
+    assert small is not None
+    assert large is not None
+    assert float(small[1]) < float(large[1])
+
+
 @EVERY
 def test_both_languages_have_the_same_code(name: str) -> None:
     english, chinese = code_of(read(name)), code_of(read(name + CHINESE))
