@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,17 +41,8 @@ class Scale:
 def plan_scale(scale: Scale, **place: Any) -> SweepPlan:
     """Plan a scale, and write nothing. ``place`` is as of ``plan_again``. Raises as that."""
     planned, devices = _plan_one(scale, place)
-    spec, on_cpu = planned.spec, devices[0].kind == "cpu"
-    room, language = len(devices), config.language()
-    wanted = scale.counts or tuple(2**power for power in range(room.bit_length()))
-    counts = [count for count in wanted if on_cpu or count <= room]
-    notes = []
-    if left := tuple(count for count in wanted if count not in counts):
-        notes.append(say("scale.no-room", language, counts=left, gpus=room))
-    if not counts:
-        raise UsageMistake(f"{notes[0]}: write  %dist_scale {room}  or less")
-    crowded = tuple(count for count in counts if on_cpu and count > room)
-    notes += [say("scale.crowded", language, counts=crowded, cores=room)] if crowded else []
+    spec, room = planned.spec, len(devices)
+    counts, notes = fitting(scale.counts, devices)
     point = None if scale.handle is None else scale.handle.run.spec.sweep
     values = {} if point is None else point.values
     points: Points = tuple({**values, RANKS: str(count)} for count in counts)
@@ -80,14 +72,29 @@ def plan_scale(scale: Scale, **place: Any) -> SweepPlan:
         slots=tuple(ranks_on(place, spec.backend) for place in places),
         warm=False,
         span=scale.span,
-        cores=room if on_cpu else 0,
+        cores=room if devices[0].kind == "cpu" else 0,
     )
-    about = {"label": sweep.label, "counts": tuple(counts), "seconds": scale.span}
-    line = say("scale.begins", language, **about)
+    about = {"label": sweep.label, "counts": counts, "seconds": scale.span}
+    line = say("scale.begins", config.language(), **about)
     # each rank has as many threads as each other one: alone it would compute in all cores
     environment = with_threads(planned.environment, max(counts))
     first = replace(planned, spec=sweep.run_of(0, created=created), environment=environment)
     return SweepPlan(sweep=sweep, first=first, notes=(line, *notes, *filter(None, [planned.pushed])))
+
+
+def fitting(wanted: tuple[int, ...], devices: Sequence[Device]) -> tuple[tuple[int, ...], list[str]]:
+    """Return the numbers of ranks for which there are GPUs (by default 1, 2, 4 …), and notes on others, and
+    on those that share cores. Raises UsageMistake where there is none."""
+    language, room, on_cpu = config.language(), len(devices), devices[0].kind == "cpu"
+    wanted = wanted or tuple(2**power for power in range(room.bit_length()))
+    counts = tuple(count for count in wanted if on_cpu or count <= room)
+    left, crowded = (tuple(count for count in some if count > room) for some in (wanted, counts))
+    if crowded:
+        return counts, [say("scale.crowded", language, counts=crowded, cores=room)]
+    notes = [say("scale.no-room", language, counts=left, gpus=room)] if left else []
+    if not counts:
+        raise UsageMistake(f"{notes[0]}: write  %dist_scale {room}  or less")
+    return counts, notes
 
 
 def _plan_one(scale: Scale, place: dict[str, Any]) -> tuple[Plan, list[Device]]:

@@ -42,11 +42,12 @@ _FIRST_STEPS = 120.0  # seconds that a program has for its first steps, at least
 class Place:
     """A place for one run at a time, which meanwhile makes ranks ready for the next one."""
 
+    _clock: SpanClock | None = None
+
     def __init__(self, warm: bool | None, span: float | None = None) -> None:
         """Store the seconds ``span`` after which runs of a scale are ended."""
         self._warm = warm
         self._span = span
-        self._clock: SpanClock | None = None
         self._pool = WarmPool()
         self._handle: RunHandle | None = None
         # of the running run, until ranks are made ready beside it
