@@ -117,7 +117,7 @@ class Scaling:
         waits = training is not None and training.on_host and point.ranks > 1
         if training is not None:
             limit = training.limit.text(language)
-        elif point.run.state.terminal:
+        elif point.run.state.terminal and point.run.started is not None:
             failed = point.run.state is not RunState.FINISHED
             limit = state_word(point.run.state, language) if failed else say("scale.not-measured", language)
         if 0 < self.cores < point.ranks:

@@ -55,11 +55,11 @@ class SweepView:
     def state(self) -> RunState:
         if self.live:
             return RunState.RUNNING
-        fruitless = self.reason.code == "scale-no-steps"
-        if {run.state for run, _ in self.runs} <= {RunState.FINISHED} and not fruitless:
+        if self.reason.code == "scale-no-steps":
+            return RunState.FAILED
+        if {run.state for run, _ in self.runs} <= {RunState.FINISHED}:
             return RunState.FINISHED
-        states = dict.fromkeys(("", "sweep-stuck", "scale-no-steps"), RunState.FAILED)
-        states["sweep-ended"] = RunState.LOST
+        states = {"": RunState.FAILED, "sweep-stuck": RunState.FAILED, "sweep-ended": RunState.LOST}
         return states.get(self.reason.code, RunState.STOPPED)
 
     @property
@@ -150,21 +150,15 @@ class SweepTable:
         """Return ``sweep`` of the page's protocol: a comparison of all points, and the sweep's state."""
         points = self.compare(view)
         row, descending = main_metric(points, view.sweep.metric)
+        data = points.to_dict(all_rows=True, curves=True, metric=view.sweep.metric) | {
+            "sweep_id": view.sweep.sweep_id,
+            "label": view.sweep.label,
+            "state": view.state.value,
+            "live": view.live,
+            "reason": reason_text(view.reason, self._language),
+            "counts": dict(view.counts),
+            "sort": None if row is None else {"group": row.group, "name": row.name, "descending": descending},
+            "order": ranking(points, view.sweep.metric),
+        }
         scaling = view.scaling
-        scale = {} if scaling is None else {"scale": scaling.to_dict(self._language)}
-        return (
-            scale
-            | points.to_dict(all_rows=True, curves=True, metric=view.sweep.metric)
-            | {
-                "sweep_id": view.sweep.sweep_id,
-                "label": view.sweep.label,
-                "state": view.state.value,
-                "live": view.live,
-                "reason": reason_text(view.reason, self._language),
-                "counts": dict(view.counts),
-                "sort": None
-                if row is None
-                else {"group": row.group, "name": row.name, "descending": descending},
-                "order": ranking(points, view.sweep.metric),
-            }
-        )
+        return data if scaling is None else data | {"scale": scaling.to_dict(self._language)}

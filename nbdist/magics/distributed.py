@@ -65,7 +65,7 @@ class DistributedMagics(Magics):
                 cell = as_in_editor(shell, cell)
             chosen, plan = _planner(shell, line, cell)
             if chosen.sweep:
-                return run_sweep(shell, chosen, plan, taken, typed=line)
+                return run_sweep(shell, chosen, runner.plan_sweep(chosen, plan), taken, typed=line)
             planned = plan(chosen)
             advice = "" if self._advised else runner.thread_advice(planned)
             handle = start_and_show(shell, chosen, planned, taken, typed=line, advice=advice)

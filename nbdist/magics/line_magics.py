@@ -24,7 +24,7 @@ from nbdist.magics.presentation import (
     tell,
 )
 from nbdist.magics.showing import show_again, show_as_text, show_outputs
-from nbdist.magics.sweep_cell import show_sweep_again, start_sweep_and_show
+from nbdist.magics.sweep_cell import run_sweep, show_sweep_again
 from nbdist.model import RunState
 from nbdist.options import Options, split_line
 from nbdist.text import say
@@ -152,7 +152,7 @@ class VerbMagics(Magics):
         shell = shell_of(self)
         with interrupts() as taken:
             planned = runner.plan_scale(scale, namespace=notebook_names(shell), **place_of(shell))
-            start_sweep_and_show(shell, Options(), planned, taken)
+            run_sweep(shell, Options(), planned, taken)
 
     @_shows(verbs.BOARD)
     def dist_board(self, shown: Curves | Report | bool) -> None:

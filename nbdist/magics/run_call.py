@@ -81,7 +81,7 @@ def run(
     with interrupts() as taken:
         if chosen.sweep:
             plan = functools.partial(_plan, shell, program=program, args=args, given=given, swept=True)
-            sweep = run_sweep(shell, chosen, plan, taken, raises=False)
+            sweep = run_sweep(shell, chosen, runner.plan_sweep(chosen, plan), taken, raises=False)
             assert sweep is not None, "without raises it returns the sweep"
             return sweep
         return _start(shell, chosen, _plan(shell, chosen, program, args, given), taken)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
@@ -33,7 +32,7 @@ _LOOK = 1.0  # seconds between two looks for a page, which receives the whole sw
 def run_sweep(
     shell: InteractiveShell | None,
     chosen: options.Options,
-    plan: Callable[[options.Options], runner.Plan],
+    planned: runner.SweepPlan,
     taken: runner.Interrupts,
     *,
     typed: str = "",
@@ -42,20 +41,6 @@ def run_sweep(
     """Start a sweep, and show it until it ends unless it is detached. Return it if it is detached or not
     ``raises``. Raises UsageMistake or LaunchError before the start; if ``raises``, RunFailed for a failed
     point and RunStopped for a stop."""
-    planned = runner.plan_sweep(chosen, plan)
-    return start_sweep_and_show(shell, chosen, planned, taken, typed=typed, raises=raises)
-
-
-def start_sweep_and_show(
-    shell: InteractiveShell | None,
-    chosen: options.Options,
-    planned: runner.SweepPlan,
-    taken: runner.Interrupts,
-    *,
-    typed: str = "",
-    raises: bool = True,
-) -> runner.SweepHandle | None:
-    """Start a planned sweep, or scale, and show it, as ``run_sweep`` does."""
     handle, notes = runner.launch_sweep(
         planned, taken, check=chosen.check, origin=name_origins(shell), typed=typed
     )

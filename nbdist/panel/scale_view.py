@@ -59,7 +59,7 @@ def _picture(scaling: Scaling, language: str) -> str:
         return x, _HEIGHT - _MARGIN / 2 - speedup / top * (_HEIGHT - _MARGIN)
 
     spots = [spot(point.ranks, point.speedup) for point in measured]
-    ideal = " ".join("{:.0f},{:.1f}".format(*spot(ranks, ranks / base)) for ranks in (base, most))
+    (x, y), (right, high) = spot(base, 1.0), spot(most, most / base)
     path = " ".join(f"{x:.0f},{y:.1f}" for x, y in spots)
     dots = "".join(
         f'<circle cx="{x:.0f}" cy="{y:.1f}" r="3"></circle>'
@@ -71,7 +71,9 @@ def _picture(scaling: Scaling, language: str) -> str:
         f'<svg role="img" aria-label="{name}" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
         f'style="max-width:100%" font-size="11">'
         f'<polyline fill="none" stroke="currentColor" stroke-opacity=".4" stroke-dasharray="4 4" '
-        f'points="{ideal}"></polyline>'
+        f'points="{x:.0f},{y:.1f} {right:.0f},{high:.1f}"></polyline>'
+        f'<text x="{right + 6:.0f}" y="{high:.1f}" fill="currentColor" fill-opacity=".7">'
+        f"{html.escape(say('scale.ideal', language))}</text>"
         f'<g fill="var(--n-0)"><polyline fill="none" stroke="var(--n-0)" stroke-width="1.5" '
         f'points="{path}"></polyline>{dots}</g></svg>'
     )

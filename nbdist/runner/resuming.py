@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from nbdist import config
 from nbdist.errors import UnknownRun, UsageMistake
@@ -24,15 +25,7 @@ from nbdist.worker.checkpoints import finished
 from nbdist.worker.result_files import CALL
 
 
-def resume_plan(
-    handle: RunHandle,
-    changes: Sequence[str] = (),
-    *,
-    environ: Mapping[str, str] | None = None,
-    notebook: str = "",
-    cell_id: str = "",
-    namespace: Namespace | None = None,
-) -> tuple[Options, Plan]:
+def resume_plan(handle: RunHandle, changes: Sequence[str] = (), **place: Any) -> tuple[Options, Plan]:
     """Plan a run that resumes an ended one, as ``plan_again`` does."""
     run = handle.run
     if run.spec.sweep is not None and run.spec.sweep.of_scale:
@@ -40,9 +33,7 @@ def resume_plan(
             f"{run.label} was a run of a scale, whose checkpoints are not kept: name another one, see  "
             "%dist_status"
         )
-    chosen, planned = plan_again(
-        handle, changes, environ=environ, notebook=notebook, cell_id=cell_id, namespace=namespace
-    )
+    chosen, planned = plan_again(handle, changes, **place)
     own = replace(planned.spec, resumed=run.run_id, sweep=run.spec.sweep)
     return chosen, replace(planned, spec=own, notes=(*planned.notes, *_notes(run, own)))
 

@@ -48,19 +48,10 @@ def plan_scale(scale: Scale, **place: Any) -> SweepPlan:
     points: Points = tuple({**values, RANKS: str(count)} for count in counts)
     name, created = spec.name, spec.created
     sweep_id = new_run_id(f"{name}-scale", created)
-    spec = replace(
-        spec,
-        # what a run of some seconds saves is no state that any other goes on from
-        checkpoints=str(sweeps_store().runs / sweep_id / "checkpoints"),
-        detached=False,
-        owner=processes.identify(os.getpid()),
-        timeout=None,
-        until=None,
-        limit="",
-        retries=0,
-        pull=(),
-        log_dir="",
-    )
+    # what a run of some seconds saves is no state that any other goes on from
+    checkpoints = str(sweeps_store().runs / sweep_id / "checkpoints")
+    spec = replace(spec, checkpoints=checkpoints, detached=False, owner=processes.identify(os.getpid()))
+    spec = replace(spec, timeout=None, until=None, limit="", retries=0, pull=(), log_dir="")
     places = [[devices[at % room] for at in range(count)] for count in counts]
     sweep = Sweep(
         sweep_id=sweep_id,
@@ -74,8 +65,7 @@ def plan_scale(scale: Scale, **place: Any) -> SweepPlan:
         span=scale.span,
         cores=room if devices[0].kind == "cpu" else 0,
     )
-    about = {"label": sweep.label, "counts": counts, "seconds": scale.span}
-    line = say("scale.begins", config.language(), **about)
+    line = say("scale.begins", config.language(), label=sweep.label, counts=counts, seconds=scale.span)
     # each rank has as many threads as each other one: alone it would compute in all cores
     environment = with_threads(planned.environment, max(counts))
     first = replace(planned, spec=sweep.run_of(0, created=created), environment=environment)

@@ -395,8 +395,6 @@ def resume(_: Frontend, *, words: Sequence[str]) -> Again:
     return Again(handle=handle, changes=(*before, *named[1:]))
 
 
-# seconds of each run
-SPAN = 30.0
 _COUNTS = re.compile(r"\d{1,4}(?:,\d{1,4})*")
 
 
