@@ -80,12 +80,16 @@ class Scaling:
             base=base.ranks if base.ranks > 1 else "",
             speedup=last.speedup,
             efficiency=round(100 * last.efficiency),
-            why=self._why(base, last, language) if last.efficiency < _GOOD else "",
+            why=self._why(base, last, language),
             best=fast[0] if fast else "",
         )
 
     def _why(self, base: ScalePoint, point: ScalePoint, language: str) -> str:
         before, costs = base.costs, point.costs
+        if costs.get("send", 1.0) + costs.get("rank", 1.0) == 0:
+            return say("scale.why-alone", language)
+        if point.efficiency >= _GOOD:
+            return ""
         more = {part: cost - before.get(part, 0.0) for part, cost in costs.items()}
         part = max(more, key=lambda name: more[name])
         lost = point.ranks / point.rate - base.ranks / base.rate

@@ -391,7 +391,7 @@ class Again:
 def resume(_: Frontend, *, words: Sequence[str]) -> Again:
     """Split the words of ``resume``. Raises UnknownRun."""
     before, named = options_first(words)[::2]
-    handle = runner.attach(named[0] if named else None)
+    handle = runner.attach(named[0]) if named else runner.latest_program()
     return Again(handle=handle, changes=(*before, *named[1:]))
 
 

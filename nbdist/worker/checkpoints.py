@@ -50,7 +50,7 @@ def attempt() -> int:
 
 def checkpoint_dir() -> Path:
     """Make and return the directory of this run's checkpoints: the same in every rank, node and attempt, and
-    in a run that ``%dist_resume`` starts. nbdist never deletes it.
+    in a run that ``%dist_resume`` starts. nbdist deletes none but those of a scale.
 
     It is the DIR of ``--checkpoints DIR``, else ``checkpoints/<run>`` in the run's working directory; outside
     a run ``checkpoints/<program>``. Raises RuntimeError without that option where you started several

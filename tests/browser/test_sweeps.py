@@ -109,20 +109,13 @@ def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser) -> N
 
 
 TRAINING = """%%distributed -n 2 --name steps
-import time, torch, torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-dist.init_process_group()
-data = TensorDataset(torch.randn(2048, 8), torch.randn(2048, 1))
-model = DDP(nn.Sequential(nn.Linear(8, 256), nn.Linear(256, 1)))
+import time, torch
+model = torch.nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-for epoch in range(4):
-    for x, y in DataLoader(data, batch_size=32, sampler=DistributedSampler(data)):
-        optimizer.zero_grad()
-        nn.functional.mse_loss(model(x), y).backward()
-        time.sleep(0.02)
-        optimizer.step()
+for step in range(150):
+    model(torch.randn(32, 8)).sum().backward()
+    time.sleep(0.02)
+    optimizer.step()
 """
 
 

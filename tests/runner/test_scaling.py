@@ -10,7 +10,7 @@ import pytest
 
 from nbdist import runner
 from nbdist.devices.usage import cpu_count
-from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.errors import UsageMistake
 from nbdist.model import Device, RunState
 from nbdist.model.spec import RANKS, SweepPoint
 from nbdist.runner.scaling import fitting
@@ -39,8 +39,6 @@ def ended(home: Path, run_id: str, point: SweepPoint) -> WrittenRun:
 
 
 def test_a_scale_is_of_the_latest_run_that_is_none_of_a_scale(home: Path) -> None:
-    with pytest.raises(UnknownRun, match="there are no runs yet"):
-        scale(HERE, words=[], span=30.0)
     point = SweepPoint(sweep="20261120-141503-lenet-k3f9", number=0, values={"lr": "0.1", RANKS: "2"})
     first = ended(home, "20261120-141503-lenet-aaaa", replace(point, values={"lr": "0.1"}))
     other = ended(home, "20261120-141504-lenet-n2-aaab", point)

@@ -60,6 +60,7 @@ const MAGICS = [
   '%dist_export',
   '%dist_logs',
   '%dist_resume',
+  '%dist_scale',
   '%dist_session',
   '%dist_stacks',
   '%dist_status',
