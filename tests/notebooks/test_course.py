@@ -174,16 +174,12 @@ def test_names_go_in_and_results_and_figures_come_out(executed: Executing) -> No
     assert float(fast) < float(slow)
 
 
-def test_a_second_rank_is_worth_more_with_larger_batches(executed: Executing) -> None:
+def test_a_scale_says_what_a_second_rank_gives(executed: Executing) -> None:
     result = executed("11-is-it-worth-it")
 
-    small, large = (
-        re.search(r"2 ranks give (\d+\.\d) ×", result.shown(result.cell_of(f"--for 3s {words}")))
-        for words in ("exchange", "--args")
-    )
-    assert small is not None
-    assert large is not None
-    assert float(small[1]) < float(large[1])
+    for words in ("exchange", "--args"):
+        shown = result.shown(result.cell_of(f"%dist_scale 1,2 --for 3s {words}"))
+        assert re.search(r"^2 ranks give \d+\.\d ×", shown, re.M), shown
 
 
 @EVERY
