@@ -68,7 +68,7 @@ export function ScaleView({ scale, runs, height, onOpen }: ScaleProps): ReactEle
 }
 
 /** Return the speed-up and its ideal as curves over the number of ranks. */
-function chartOf({ ranks, speedups, names, table }: Scale): Chart {
+function chartOf({ ranks, speedups, names }: Scale): Chart {
   const ideal = ranks.map(count => count / ranks[0]!);
   return {
     tag: names[0]!,
@@ -77,7 +77,8 @@ function chartOf({ ranks, speedups, names, table }: Scale): Chart {
     unit: '',
     ranks: [0, 1],
     last: speedups.slice(-1),
-    x: table[0]![0]!,
+    // the option, for which there is room in any language
+    x: '-n',
     highest: null,
     columns: [ranks, ranks, speedups, ideal].map(each => Float32Array.from(each)),
   };
