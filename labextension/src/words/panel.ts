@@ -248,7 +248,7 @@ export const WORDS = inBoth(tr => ({
     schedule: tr('schedule', '学习率调度'),
     parameters: tr('parameters', '参数量'),
     gradient_bytes: tr('gradients (bytes)', '梯度（字节）'),
-    workers: tr('num_workers', 'num_workers'),
+    workers: tr('num_workers', '数据进程数（num_workers）'),
   },
   host: tr('host', '主机'),
   timeOfStep: (onHost: boolean) =>
