@@ -142,7 +142,9 @@ def test_signals_of_a_scheduler_reach_the_ranks_and_end_nothing(home: Path, tmp_
     )
     command = [sys.executable, "-m", "nbdist", "run", "-n", "2", "--framework", "none", program.name]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-    until(lambda: bool(runner.runs()) and "ready" in runner.attach().logs(0), limit=30)
+    assert process.stdout is not None
+    assert any("ready" in line for line in process.stdout)
+    until(lambda: "ready" in runner.attach().logs(0))
 
     process.send_signal(signal.SIGUSR1)
     time.sleep(0.3)
