@@ -31,7 +31,7 @@ def test_a_bar_shows_where_the_time_of_a_step_goes(
     pytest.importorskip("torch")
     with notebook_page(lab_server, browser, "slow", SLOW_RANK) as (lab, page):
         lab.run(1)
-        panel = page.locator(".nbdist")
+        panel = page.get_by_role("region", name=re.compile("slow-rank"))
 
         bar = panel.get_by_role("img", name=re.compile("^Time of a step: .*forward.*wait"))
         expect(bar).to_be_visible(timeout=60_000)
