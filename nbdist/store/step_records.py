@@ -46,7 +46,7 @@ class Division:
 class StepRecord:
     """A rank's training at ``time`` (Unix seconds): all steps but the first two, the ``recent`` ones, and
     ``facts``: framework, device, optimizer, parameters, gradient_bytes, lr, lr_first, schedule, and of the
-    DataLoader workers, loader_batch, loader_batches, dataset, shard."""
+    DataLoader workers, loader_batch, loader_batches, dataset, shard, and those of ``training_facts``."""
 
     time: float
     total: Division

@@ -20,11 +20,10 @@ from typing import Any
 from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.gradient_exchanges import GradientExchanges
 from nbdist.worker.step_time import NAME, StepRecord, StepTimer
+from nbdist.worker.training_facts import LONGEST, TrainingNotes, count
 
 _clock = time.perf_counter_ns
 _DEEPEST = 4
-_LONGEST = 40  # characters of a name
-_MOST_LOADERS = 16
 
 _COLLECTIVES = (
     *("all_gather", "all_gather_into_tensor", "all_gather_object", "all_gather_single", "all_reduce"),
@@ -47,19 +46,24 @@ class _Steps:
 
     def __init__(self, path: str) -> None:
         self.timer = StepTimer(_clock())
+        self.notes = TrainingNotes(self.timer)
         self.record = StepRecord(path, self.timer, self._facts)
         self.pid = os.getpid()
         self._main = _thread.get_ident()
         self._optimizer: Callable[[], Any] = lambda: None
-        self._known: dict[str, Any] = {}
-        self._loaders: dict[int, dict[str, Any]] = {}  # facts by iterator
         self._schedules: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._models: dict[int, GradientExchanges] = {}
         self._learning: list[GradientExchanges] = []
 
-    def begin_wait(self, _: int, __: Given, named: Named) -> bool:
-        is_async = named and (named.get("async_op") or not named.get("sync_op", True))
-        if is_async or self.timer.busy or _thread.get_ident() != self._main:
+    def waits(self, name: str = "wait") -> tuple[Any, Any]:
+        """Return the hooks of a collective."""
+        return functools.partial(self.begin_wait, name), self.end_wait
+
+    def begin_wait(self, name: str, _: int, given: Given, named: Named) -> bool:
+        if self.timer.busy or _thread.get_ident() != self._main:
+            return False
+        self.notes.tells(name, given or (*named.values(), None))
+        if named and (named.get("async_op") or not named.get("sync_op", True)):
             return False
         self.timer.busy = True
         return True
@@ -74,9 +78,7 @@ class _Steps:
 
     def end_open(self, begun: int, given: Given, iterator: Any) -> None:
         self.timer.opened(iterator, begun, _clock())
-        if len(self._loaders) >= _MOST_LOADERS:
-            del self._loaders[next(iter(self._loaders))]
-        self._loaders[id(iterator)] = _loader_facts(given[0])
+        self.notes.opens(iterator, given[0])
 
     def begin_fetch(self, *_: Any) -> bool:
         timer = self.timer
@@ -89,22 +91,25 @@ class _Steps:
         samples, iterator, self.timer.busy = None, given[0], False
         if batch is not None:
             # a first tensor with more rows has no row for each sample
-            most = self._loaders.get(id(iterator), {}).get("loader_batch")
+            most = self.notes.loader(id(iterator)).get("loader_batch")
             samples = min(_samples(batch), most or sys.maxsize)
         self.timer.fetched(iterator, begun, _clock(), samples)
+        self.notes.reads(iterator, samples)
 
-    def begin_call(self, now: int, given: Given, _: Named) -> bool:
+    def begin_call(self, now: int, given: Given, named: Named) -> bool:
         """Take the call of a wrapped model."""
         timer, model = self.timer, given[0]
         if timer.busy or timer.back or _thread.get_ident() != self._main:
             return False
+        samples = _samples(given[1:] or named) if self.notes.looks or not timer.pending else 0
         timer.called(now)
         if not timer.pending:  # there is no DataLoader
-            timer.pending[0] = 0, _samples(given[1:])
+            timer.pending[0] = 0, samples
         exchanges = self._models.get(id(model))
         if exchanges is None or exchanges.model() is not model:
             exchanges = self._models[id(model)] = GradientExchanges(timer, model)
             self._learning.append(exchanges)
+        self.notes.calls(exchanges.model, samples)
         exchanges.begin(model)
         return False
 
@@ -126,36 +131,41 @@ class _Steps:
             self._begin(given[0])
         if self._learning:
             self._learning = [exchanges for exchanges in self._learning if not exchanges.settle()]
+        if self._optimizer() is given[0]:
+            self.notes.steps(_learning_rate(given[0]))
 
     def note_schedule(self, _: int, given: Given, named: Named) -> bool:
-        self._schedules[named.get("optimizer") or given[1]] = type(given[0]).__name__[:_LONGEST]
+        self._schedules[named.get("optimizer") or given[1]] = type(given[0]).__name__[:LONGEST]
         return False
 
     def _begin(self, optimizer: Any) -> None:
         """Note the facts of a training at its first step."""
         self._optimizer = weakref.ref(optimizer)
         parameters = [parameter for parameter in parameters_of(optimizer) if _trains(parameter)]
-        sizes = [(_count(parameter.shape), int(parameter.element_size())) for parameter in parameters]
+        sizes = [(count(parameter.shape), int(parameter.element_size())) for parameter in parameters]
         framework = "torch" if hasattr(optimizer, "param_groups") else "paddle"
         device = _device(parameters[0]) if parameters else ""
-        self._known = {
+        known: dict[str, Any] = {
             "framework": framework,
             "device": device,
-            "optimizer": type(optimizer).__name__[:_LONGEST],
+            "optimizer": type(optimizer).__name__[:LONGEST],
             "parameters": sum(count for count, _ in sizes),
             "gradient_bytes": sum(count * size for count, size in sizes),
             "lr_first": _learning_rate(optimizer),
         }
+        self.notes.begins(known)
+        self._facts()
 
     def _facts(self) -> dict[str, Any]:
         """Return the facts as they are now; the listener's thread asks."""
-        optimizer, facts = self._optimizer(), self._known | self._loaders.get(self.timer.trained, {})
-        if optimizer is not None:
+        optimizer, facts = self._optimizer(), self.notes.facts
+        if optimizer is not None:  # else those that were known last
             facts["lr"] = _learning_rate(optimizer)
             rate = getattr(optimizer, "_learning_rate", None)
             is_schedule = hasattr(rate, "last_lr")
             facts["schedule"] = type(rate).__name__ if is_schedule else self._schedules.get(optimizer)
-        return facts
+        facts.update(self.notes.loader(self.timer.trained))
+        return dict(facts)
 
 
 def parameters_of(optimizer: Any) -> Iterator[Any]:
@@ -166,10 +176,6 @@ def parameters_of(optimizer: Any) -> Iterator[Any]:
 
 def _trains(parameter: Any) -> bool:
     return bool(getattr(parameter, "requires_grad", not getattr(parameter, "stop_gradient", False)))
-
-
-def _count(shape: Any) -> int:
-    return functools.reduce(lambda count, size: count * int(size), shape, 1)
 
 
 def _device(parameter: Any) -> str:
@@ -185,29 +191,6 @@ def _learning_rate(optimizer: Any) -> float | None:
     rate = getattr(rate, "last_lr", rate)
     # reading a tensor may wait for a GPU
     return float(rate) if isinstance(rate, (int, float)) else None
-
-
-def _loader_facts(loader: Any) -> dict[str, Any]:
-    """Return the facts of a DataLoader."""
-    # len(loader) would make torch warn about an IterableDataset that has more
-    batches: Any = getattr(loader, "batch_sampler", None)
-    size = getattr(loader, "batch_size", None) or getattr(batches, "batch_size", None)
-    # paddle's DistributedBatchSampler divides the data itself
-    divides = hasattr(batches, "num_samples") and hasattr(batches, "nranks")
-    return {
-        "workers": loader.num_workers,
-        "loader_batch": size if isinstance(size, int) else None,
-        "loader_batches": _length(batches),
-        "dataset": _length(getattr(loader, "dataset", None)),
-        "shard": int(batches.num_samples) if divides else _length(getattr(batches, "sampler", None)),
-    }
-
-
-def _length(value: Any) -> int | None:
-    try:
-        return len(value)
-    except (TypeError, AttributeError, NotImplementedError, RuntimeError):
-        return None
 
 
 def _samples(value: Any, depth: int = 0) -> int:
@@ -301,10 +284,10 @@ def _torch_backward(steps: _Steps, module: ModuleType) -> None:
 def _torch_collectives(steps: _Steps, package: Any) -> None:
     module: Any = sys.modules.get("torch.distributed.distributed_c10d", package)
     for name in _COLLECTIVES:
-        _replace(module, name, steps.begin_wait, steps.end_wait, also=package)
-    _replace(package, "_broadcast_coalesced", steps.begin_wait, steps.end_wait)
+        _replace(module, name, *steps.waits(name), also=package)
+    _replace(package, "_broadcast_coalesced", *steps.waits())
     if (work := getattr(module, "Work", None)) is not None:
-        _replace(work, "wait", steps.begin_wait, steps.end_wait)
+        _replace(work, "wait", *steps.waits())
 
 
 def _torch_optimizers(steps: _Steps, module: Any) -> None:
@@ -329,14 +312,14 @@ def _torch_loaders(steps: _Steps, module: Any) -> None:
 def _paddle_core(steps: _Steps, module: Any) -> None:
     _replace(module.eager, "run_backward", steps.begin_backward, steps.end_backward)
     if hasattr(module, "task"):
-        _replace(module.task, "wait", steps.begin_wait, steps.end_wait)
+        _replace(module.task, "wait", *steps.waits())
 
 
 def _paddle_collectives(steps: _Steps, module: Any) -> None:
     for name in _COLLECTIVES:
-        _replace(module.communication.stream, name, steps.begin_wait, steps.end_wait)
+        _replace(module.communication.stream, name, *steps.waits(name))
     for name in ("barrier", "wait"):
-        _replace(module, name, steps.begin_wait, steps.end_wait)
+        _replace(module, name, *steps.waits())
 
 
 def _paddle_loaders(steps: _Steps, module: Any) -> None:

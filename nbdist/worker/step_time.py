@@ -48,8 +48,8 @@ class StepTimer:
 
     def __init__(self, now: int) -> None:
         self.computed = 0  # when a backward pass had the gradients
-        self._sums = dict.fromkeys(("wall", *_PARTS, *_COUNTS), 0)
-        self.base = self.totals = dict(self._sums)
+        self.sums = dict.fromkeys(("wall", *_PARTS, *_COUNTS), 0)
+        self.base = self.totals = dict(self.sums)
         self._steps = self._others = self._owner = 0
         self.pending: dict[int, tuple[int, int | None]] = {}
         self.trained = 0  # the iterator whose batch was trained last
@@ -64,11 +64,13 @@ class StepTimer:
 
     def _set_mark(self, now: int) -> None:
         # a forward begins here, unless another mark follows, or a backward
-        self._mark, self._waited, self._called = now, self._sums["wait"], False
+        self._mark, self._waited, self._called = now, self.sums["wait"], False
 
     def opened(self, iterator: object, begun: int, now: int) -> None:
         """Take a DataLoader's start, which counts with its first batch."""
         self.pending[id(iterator)] = now - begun, None
+        if id(iterator) == self.trained:
+            self.trained = 0  # that one may have gone
 
     def fetched(self, iterator: object, begun: int, now: int, samples: int | None) -> None:
         """Take a batch, or the end of the data (``samples`` is None)."""
@@ -78,7 +80,7 @@ class StepTimer:
             # a batch that is there already had no backward pass: an evaluation's
             self.pending[key] = spent + before if seen is None else spent, samples
         elif key == self.trained:
-            self._sums["data"] += spent
+            self.sums["data"] += spent
         self._set_mark(now)
 
     def called(self, now: int) -> None:
@@ -89,20 +91,20 @@ class StepTimer:
 
     def waited(self, begun: int, now: int) -> None:
         """Take a call that has waited for other ranks."""
-        self._sums["wait"] += now - begun
+        self.sums["wait"] += now - begun
         if self.computed:
             self.computed += now - begun
 
     def begins_back(self, now: int) -> None:
         """Take the beginning of a backward pass."""
-        sums = self._sums
+        sums = self.sums
         sums["forward"] += now - self._mark - sums["wait"] + self._waited
         self.back, self.computed = True, 0
         self._set_mark(now)
 
     def went_back(self, now: int) -> None:
         """Take the end of the pass. It has waited since ``computed``."""
-        sums = self._sums
+        sums = self.sums
         exchanged = now - self.computed if self.computed else 0
         sums["backward"] += now - self._mark - sums["wait"] + self._waited - exchanged
         sums["wait"] += exchanged
@@ -120,7 +122,7 @@ class StepTimer:
         """Take the beginning of an optimizer's step; return False for one within another."""
         if self._stepping:
             return False
-        sums, self._stepping, self._entered = self._sums, id(optimizer), now
+        sums, self._stepping, self._entered = self.sums, id(optimizer), now
         self._within = sums["forward"] + sums["backward"] + sums["wait"]
         if self.pending:  # a closure is to use it
             self._set_mark(now)
@@ -128,7 +130,7 @@ class StepTimer:
 
     def leaves(self, now: int) -> bool:
         """Take its end; return whether a training has begun with it."""
-        sums, key = self._sums, self._stepping
+        sums, key = self.sums, self._stepping
         within = sums["forward"] + sums["backward"] + sums["wait"] - self._within
         sums["optimizer"] += now - self._entered - within
         self._stepping = 0
@@ -157,6 +159,7 @@ class StepRecord:
         self._path, self._timer, self._facts = path, timer, facts
         self._seen: deque[tuple[float, dict[str, int]]] = deque()
         self._base = timer.base
+        self._record: dict[str, Any] = {}
 
     def write(self, now: float) -> None:
         """Write what is new. Raises OSError, and as ``facts``."""
@@ -164,16 +167,17 @@ class StepRecord:
         if base is not self._base:
             self._base = base
             self._seen.clear()
-        if totals["steps"] <= base["steps"] or (self._seen and self._seen[-1][1] is totals):
+        if totals["steps"] <= base["steps"]:
             return
-        self._seen.append((now, totals))
-        while len(self._seen) > 1 and now - self._seen[1][0] >= _RECENT:
-            self._seen.popleft()
-        before = self._seen[0][1] if len(self._seen) > 1 else base
-        record = {
-            "time": round(time.time(), 3),
-            "total": _record(totals, base),
-            "recent": _record(totals, before),
-            "facts": self._facts(),
-        }
-        put(self._path, json.dumps(record).encode())
+        facts = self._facts()
+        if not self._seen or self._seen[-1][1] is not totals:
+            self._seen.append((now, totals))
+            while len(self._seen) > 1 and now - self._seen[1][0] >= _RECENT:
+                self._seen.popleft()
+            before = self._seen[0][1] if len(self._seen) > 1 else base
+            divisions = {"total": _record(totals, base), "recent": _record(totals, before)}
+            self._record = {"time": round(time.time(), 3)} | divisions
+        elif facts == self._record["facts"]:
+            return
+        self._record["facts"] = facts
+        put(self._path, json.dumps(self._record).encode())

@@ -86,7 +86,7 @@ class Training:
 
     def __init__(self, path: str, ranks: int) -> None:
         self._path = path
-        self._ranks = ranks
+        self.ranks = ranks
         self._pid = os.getpid()
         self._models, self._loaders, self._iterators = Weak(), Weak(), Weak()
         self._passes, self._optimizers = Weak(), Weak()
@@ -140,7 +140,7 @@ class Training:
             "sampler": type(sampler).__name__,
             "share": _share_of(sampler),
         }
-        self._given = note if not self.split and _is_over_the_world(model, self._ranks) else None
+        self._given = note if not self.split and _is_over_the_world(model, self.ranks) else None
 
     def splits(self, mesh: object, _: object) -> None:
         self.split = True
@@ -284,6 +284,13 @@ def _is_over_the_world(model: Any, ranks: int) -> bool:
         if laid_out is not None and laid_out.get_data_parallel_world_size() != ranks:
             return False
     return all(len(group) in (0, 1, ranks) for group in groups)
+
+
+def divides_data(model: Any) -> bool:
+    """Return whether all ranks divide the data; ``model`` is the wrapped one, None where there is none."""
+    if _training is None or _training.split or "torch.distributed.pipelining" in sys.modules:
+        return False
+    return model is None or _is_over_the_world(model, _training.ranks)
 
 
 def _exchange(since: int) -> bool:

@@ -128,3 +128,16 @@ def test_the_time_before_a_cell_of_a_session_is_no_part_of_a_step(tmp_path: Path
     script.does("0 1 backward\n1 2 optimizer")
 
     assert record_of(script, tmp_path / "steps.json")["total"]["seconds"] == pytest.approx(0.004)
+
+
+def test_an_iterator_at_the_address_of_the_trained_one_is_another() -> None:
+    timer, iterator = StepTimer(0), object()
+    timer.opened(iterator, 0, 1)
+    timer.fetched(iterator, 1, 2, 4)
+    timer.begins_back(3)
+    timer.went_back(4)
+    assert timer.trained == id(iterator)
+
+    timer.opened(iterator, 5, 6)
+
+    assert timer.trained == 0

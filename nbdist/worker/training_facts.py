@@ -1,0 +1,159 @@
+"""Facts of a rank's training that its accuracy depends on: the samples of an epoch and of an evaluation,
+whether a metric was reduced, BatchNorm, the highest learning rate. ``diagnosis.accuracy`` compares them; this
+module alone decides how a rank notes them. A fact that is not sure is not noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from nbdist.worker.step_time import StepTimer
+
+LONGEST = 40  # characters of a name
+_MOST, _LOOKS = 16, 100  # iterators, batches of a training that are looked at
+_SUMS = ("all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor")
+_SILENT = ("barrier", "monitored_barrier", "wait")  # collectives that tell no metric
+_NORMS = ("torch.nn.modules.batchnorm", "paddle.nn.layer.norm")
+
+
+@dataclass(slots=True)
+class _Pass:
+    """A pass through a DataLoader, with its facts and the backward passes that there were before."""
+
+    facts: dict[str, Any]
+    backwards: int
+    samples: int = 0
+    batches: int = 0
+
+
+class TrainingNotes:
+    """The notes of one process, as ``facts``; its main thread makes them."""
+
+    def __init__(self, timer: StepTimer) -> None:
+        self.facts: dict[str, Any] = {}
+        self._timer, self._sums = timer, timer.sums
+        self._passes: dict[int, _Pass] = {}  # by iterator
+        self._model: Callable[[], Any] = lambda: None
+        self.looks = _LOOKS  # batches still to be compared with what the model gets
+        self._told = 0  # since a pass began: 1 for sums of all ranks, 2 for other collectives
+        self._given = self._called = self._read_at = self._summed = self._stepped = 0
+        self._evaluated = -1  # backward passes at the end of the last evaluation
+
+    def loader(self, iterator: int) -> dict[str, Any]:
+        """Return the facts of an iterator's DataLoader."""
+        return self._passes[iterator].facts if iterator in self._passes else {}
+
+    def opens(self, iterator: Any, loader: Any) -> None:
+        if len(self._passes) >= _MOST:
+            del self._passes[next(iter(self._passes))]
+        self._passes[id(iterator)] = _Pass(_loader_facts(loader), self._sums["backwards"])
+        self._told = 0
+
+    def reads(self, iterator: Any, samples: int | None) -> None:
+        """Take a batch, or the end (``samples`` is None)."""
+        reading = self._passes[id(iterator)]
+        if samples is None:
+            self._end(id(iterator), reading)
+            return
+        reading.samples += samples
+        reading.batches += 1
+        if self.looks:
+            facts, backwards = self.facts, self._sums["backwards"]
+            if backwards > self._read_at:  # the model has got the batch before
+                self.looks -= 1
+                facts["batch_seen"] = max(facts.get("batch_seen", 0), self._given)
+                if 0 < self._called < self._given:
+                    facts["is_cut"] = True  # the program takes a part of each batch
+            self._read_at, self._given, self._called = backwards, samples, 0
+
+    def _end(self, iterator: int, reading: _Pass) -> None:
+        """Take the end of a pass: an epoch, or an evaluation, which has no backward passes."""
+        facts = self.facts
+        if self._sums["backwards"] == reading.backwards:
+            self._evaluated = reading.backwards
+            facts["eval_samples"] = reading.samples
+            facts |= {f"eval_{name}": reading.facts[name] for name in ("dataset", "sampler")}
+            self._note_told()
+        elif iterator == self._timer.trained:
+            facts["epochs"] = facts.get("epochs", 0) + 1
+            facts |= {"epoch_samples": reading.samples, "epoch_batches": reading.batches}
+
+    def calls(self, model: Callable[[], Any], samples: int) -> None:
+        self._called += samples
+        self._model = model
+
+    def tells(self, name: str, given: Any) -> None:
+        """Take a collective: of gradients before an optimizer's step, or of a metric after an evaluation."""
+        if name in _SILENT:
+            return
+        self._told = max(self._told, 1 if name in _SUMS else 2)
+        if self._sums["backwards"] == self._evaluated:
+            self._note_told()
+        if name in _SUMS and not self._timer.back and self._sums["backwards"] > self._stepped:
+            self._summed += count(getattr(given[0], "shape", ()))
+
+    def _note_told(self) -> None:
+        self.facts["eval_reduced"] = max(self._told, self.facts.get("eval_reduced", 0))
+
+    def begins(self, facts: dict[str, Any]) -> None:
+        """Take the first step of a training, and what is known of it."""
+        self.facts, self.looks, model = facts, _LOOKS, self._model()
+        if model is not None:
+            self._note_division(model)
+            modules = model.modules() if hasattr(model, "modules") else model.sublayers()
+            facts["batch_norms"] = sum(map(_is_batch_norm, modules))
+
+    def steps(self, rate: float | None) -> None:
+        """Take a step with a learning rate."""
+        facts, summed = self.facts, self._summed
+        self._summed, self._stepped = 0, self._sums["backwards"]
+        facts["lr"] = rate
+        if rate is not None and rate > facts.get("lr_most", 0.0):
+            facts["lr_most"] = rate
+        if summed and 2 * summed >= facts["parameters"] and "is_data_parallel" not in facts:
+            self._note_division(None)
+
+    def _note_division(self, model: Any) -> None:
+        from nbdist.worker.training_probe import divides_data  # it imports this module's user
+
+        self.facts["is_data_parallel"] = divides_data(model)
+
+
+def _loader_facts(loader: Any) -> dict[str, Any]:
+    """Return the facts of a DataLoader."""
+    # len(loader) would make torch warn about an IterableDataset that has more
+    batches: Any = getattr(loader, "batch_sampler", None)
+    size = getattr(loader, "batch_size", None) or getattr(batches, "batch_size", None)
+    # paddle's DistributedBatchSampler divides the data itself
+    divides = hasattr(batches, "num_samples") and hasattr(batches, "nranks")
+    sampler: Any = None if divides else getattr(batches, "sampler", None)
+    samplers = [each for each in (sampler, batches, getattr(loader, "sampler", None)) if each is not None]
+    return {
+        "workers": loader.num_workers,
+        "loader_batch": size if isinstance(size, int) else None,
+        "loader_batches": _length(batches),
+        "dataset": _length(getattr(loader, "dataset", None)),
+        "shard": int(batches.num_samples) if divides else _length(sampler),
+        "sampler": type(samplers[0]).__name__[:LONGEST] if samplers else None,
+        "drop_last": any(getattr(each, "drop_last", False) is True for each in (loader, *samplers)),
+    }
+
+
+def _length(value: Any) -> int | None:
+    try:
+        return len(value)
+    except (TypeError, AttributeError, NotImplementedError, RuntimeError):
+        return None
+
+
+def count(shape: Any) -> int:
+    return reduce(lambda product, size: product * int(size), shape, 1)
+
+
+def _is_batch_norm(module: Any) -> bool:
+    """Return whether a module is a BatchNorm of its rank alone that trains; classes of others may do more."""
+    name, home = type(module).__name__, type(module).__module__
+    return "BatchNorm" in name and name != "SyncBatchNorm" and home in _NORMS and bool(module.training)
