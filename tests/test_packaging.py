@@ -263,7 +263,7 @@ LIMITS = {
     "board": 2_300,
     "cli": 970,
     "devices": 620,
-    "diagnosis": 5_800,
+    "diagnosis": 5_840,
     "doctor": 1_200,
     "engines": 2_710,
     "feed": 5_780,

@@ -44,6 +44,19 @@ _STREAMS = frozenset({"_InfiniteConstantSampler", "_InfiniteIterableSampler"})
 """Stand-ins for a sampler where the data set is an iterable."""
 
 
+def share_fix(library: str, sampler: str) -> tuple[str, str]:
+    """Return the mistake of ranks that read the same data by a sampler, and the code that divides it."""
+    if sampler in _STREAMS:
+        return "same-stream", _SHARE_OF_STREAM
+    if sampler == _SHARES[library][0]:
+        return "same-share", f"{sampler}(dataset, …)"
+    if sampler in _WEIGHTED:
+        return "same-draws", _WEIGHTED[sampler]
+    if sampler in _PLAIN:
+        return "same-batches", _SHARES[library][1]
+    return "same-own-share", _SHARE_OF_BATCHES
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
     """A batch: ``at`` is the line that made its loader, ``sampler`` the sampler's type, ``share`` the share
@@ -125,17 +138,9 @@ class MistakeReader:
         )
         self._batches[rank].append(batch)
         if _are_the_same(list(self._batches.values())):
-            sampler, fix = _SHARES[batch.library]
-            if batch.sampler in _STREAMS:
-                self._say("same-stream", batch.at, fix=_SHARE_OF_STREAM)
-            elif batch.sampler == sampler:
-                self._say("same-share", batch.at, fix=f"{sampler}(dataset, …)")
-            elif batch.sampler in _WEIGHTED:
-                self._say("same-draws", batch.at, sampler=batch.sampler, fix=_WEIGHTED[batch.sampler])
-            elif batch.sampler not in _PLAIN:
-                self._say("same-own-share", batch.at, sampler=batch.sampler, fix=_SHARE_OF_BATCHES)
-            else:
-                self._say("same-batches", batch.at, sampler=sampler, fix=fix)
+            code, fix = share_fix(batch.library, batch.sampler)
+            sampler = _SHARES[batch.library][0] if code == "same-batches" else batch.sampler
+            self._say(code, batch.at, sampler=sampler, fix=fix)
 
     def _take_parameters(self, rank: int, note: Mapping[str, Any]) -> None:
         step, group = as_int(note["step"]), [as_int(rank) for rank in note["group"]]
