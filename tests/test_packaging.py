@@ -266,7 +266,7 @@ LIMITS = {
     "diagnosis": 5_840,
     "doctor": 1_200,
     "engines": 2_710,
-    "feed": 5_780,
+    "feed": 5_820,
     "frameworks": 790,
     "launch": 5_720,
     "magics": 2_045,

@@ -41,6 +41,15 @@ const ANSWER = {
   version: 1,
   runs: ['A', 'B', 'C'].map(RUN),
   step: 2,
+  changed: [
+    {
+      run_id: '20261120-141503-lenet-aaab',
+      against: '20261120-141503-lenet-aaaa',
+      changes: [
+        { code: 'lr-kept', text: 'The rate stays.', text_zh: '不变。', fixes: ['lr=0.2', 'batch_size=16'] },
+      ],
+    },
+  ],
   rows: [
     row('run', 'state', 'finished', 'failed', 'finished'),
     row('run', 'duration', 61, 7205, 3),
@@ -216,4 +225,12 @@ test('the programs of any two runs are compared', async () => {
     curves: false,
   });
   expect([...document.querySelectorAll('.nbdist-diff > div')].map(each => each.textContent)).toEqual(lines);
+});
+
+test('what more ranks change in a training stands above the table, with the lines that undo it', async () => {
+  await page();
+
+  const note = screen.getByText(/The training of B differs from that of A/);
+  expect(note.textContent).toContain('1. The rate stays.lr=0.2batch_size=16');
+  expect(note.querySelectorAll('code')).toHaveLength(2);
 });

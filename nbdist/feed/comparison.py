@@ -14,16 +14,18 @@ from itertools import islice
 from math import isfinite, isnan
 from typing import Any
 
+from nbdist.diagnosis.accuracy import METRIC, Change, Trained, changes
 from nbdist.diagnosis.training import Training
 from nbdist.feed.curves import Curve, has_diverged, main_tag, picked, read_curves
 from nbdist.feed.explanation import time_spent
 from nbdist.feed.labels import clipped
-from nbdist.feed.training_view import read_training
+from nbdist.feed.training_view import read_records, read_training
 from nbdist.model import Run, RunState
 from nbdist.model.spec import Value
 from nbdist.privacy import Privacy
 from nbdist.store import RunDirectory
 from nbdist.store.metrics import read_hparams
+from nbdist.store.scraped.log import read_points
 from nbdist.text import size_text
 from nbdist.version import JSON_VERSION
 from nbdist.worker.result_files import CALL
@@ -34,6 +36,7 @@ _TAGS = 50
 _TEXT = 200  # characters of a value
 _PROGRAM = 200_000  # characters of a program whose lines are compared
 _DIFF = 2_000  # lines
+_CHANGED = 4  # runs with more ranks whose trainings are compared
 _POINTS = 100_000  # of all curves that a page gets
 _EACH = (60, 600)  # points of one of them
 
@@ -78,13 +81,15 @@ class Row:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """One of the runs. ``elapsed`` in seconds. ``diff`` are lines of a unified diff from the first run's
-    program, without secrets; None where one of the programs is not known any more."""
+    program, without secrets; None where one of the programs is not known any more. ``changes`` of the
+    training are those from the run with the fewest ranks."""
 
     run: Run
     letter: str
     elapsed: float
     curves: tuple[Curve, ...]
     diff: tuple[str, ...] | None
+    changes: tuple[Change, ...] = ()
 
     @property
     def diverged(self) -> bool:
@@ -118,6 +123,11 @@ class Comparison:
     rows: tuple[Row, ...]
     step: int | None
 
+    @property
+    def base(self) -> Compared:
+        """Return the first run with the fewest ranks."""
+        return min(self.runs, key=lambda run: run.run.spec.world_size)
+
     def shown(self, *, all_rows: bool) -> list[Row]:
         """Return the rows in which the runs differ, or all of them."""
         return [row for row in self.rows if all_rows or row.differs]
@@ -138,6 +148,11 @@ class Comparison:
             "version": JSON_VERSION,
             "runs": [run.to_dict() for run in self.runs],
             "step": self.step,
+            "changed": [
+                {"run_id": run.run.run_id, "against": self.base.run.run_id, "changes": listed}
+                for run in self.runs
+                if (listed := [change.to_dict() for change in run.changes])
+            ],
             "rows": [row.to_dict() for row in rows if row.group != "hparam"],
             "untrusted": {"rows": [row.to_dict() for row in rows if row.group == "hparam"]},
         }
@@ -159,6 +174,7 @@ def compare(
     shortest run's end."""
     moment = time.time() if now is None else now
     programs = [_program(run, directory) for run, directory in runs]
+    changed = dict(_changed(runs))
     compared = tuple(
         Compared(
             run=run,
@@ -166,6 +182,7 @@ def compare(
             elapsed=run.elapsed(moment),
             curves=read_curves(run, directory, len(runs)),
             diff=_diff(programs[0], programs[number]),
+            changes=changed.get(number, ()),
         )
         for number, (run, directory) in enumerate(runs)
     )
@@ -179,6 +196,29 @@ def compare(
     # results first, then inputs; the rows of a group in their order
     rows.sort(key=lambda row: _GROUPS.index(row.group))
     return Comparison(runs=compared, rows=tuple(rows), step=at)
+
+
+def _changed(runs: Sequence[tuple[Run, RunDirectory]]) -> Iterator[tuple[int, tuple[Change, ...]]]:
+    """Yield numbers of runs with more ranks than the fewest, and what changes in their trainings."""
+    ranks = [run.spec.world_size for run, _ in runs]
+    fewest = ranks.index(min(ranks))
+    for number in islice((number for number, count in enumerate(ranks) if count > ranks[fewest]), _CHANGED):
+        base, other = (
+            Trained(run.spec.world_size, read_records(run, directory), run.state is RunState.FINISHED)
+            for run, directory in (runs[fewest], runs[number])
+        )
+        found = changes(base, other)
+        if any(change.code == METRIC for change in found) and _log_alike(*runs[number]):
+            found = [change for change in found if change.code != METRIC]
+        yield number, tuple(found)
+
+
+def _log_alike(run: Run, directory: RunDirectory) -> bool:
+    """Return whether all ranks log the metrics of rank 0, so that their means are shown."""
+    first, *others = (
+        {tag for each in points for tag in each.values} for points in read_points(run, directory)
+    )
+    return bool(first) and all(first <= other for other in others)
 
 
 _GROUPS = (

@@ -32,7 +32,8 @@ _METRICS = frozenset({"last", "best", "at"})
 def comparison_text(comparison: Comparison, language: str, *, all_rows: bool) -> str:
     """Return the table, and the differences of the programs."""
     rows = comparison.shown(all_rows=all_rows)
-    parts = [_text_table(comparison, rows, language) if rows else say("compare.same", language)]
+    parts = list(_changed(comparison, language))
+    parts.append(_text_table(comparison, rows, language) if rows else say("compare.same", language))
     for title, lines in _diffs(comparison, language):
         parts.append("\n    ".join([title, *map(printable, lines)]))
     return "\n\n".join(parts)
@@ -44,10 +45,25 @@ def comparison_bundle(comparison: Comparison, language: str, *, all_rows: bool) 
     title = html.escape(say("compare.title", language, count=len(comparison.runs)))
     table = _html_table(comparison, rows, language) if rows else _html_diff(say("compare.same", language), ())
     diffs = "".join(_html_diff(*diff) for diff in _diffs(comparison, language))
+    changed = map(html.escape, _changed(comparison, language))
+    changes = "".join(f'<pre class="n-wrap">{text}</pre>' for text in changed)
     return {
         "text/plain": comparison_text(comparison, language, all_rows=all_rows),
-        "text/html": _framed("comparison", f"<b>{title}</b>{table}{diffs}"),
+        "text/html": _framed("comparison", f"<b>{title}</b>{changes}{table}{diffs}"),
     }
+
+
+def _changed(comparison: Comparison, language: str) -> Iterator[str]:
+    """Yield what a run with more ranks changes in the training, each with the lines of code that undo it."""
+    base = comparison.base
+    for each in comparison.runs:
+        ranks = {"ranks": each.run.spec.world_size, "base_ranks": base.run.spec.world_size}
+        names = {"run": f"{each.letter} {each.run.label}", "first": base.letter}
+        lines = [say("accuracy.title", language, **ranks, **names)]
+        for number, change in enumerate(each.changes, 1):
+            lines += [f"  {number}. {change.text.text(language)}", *(f"       {fix}" for fix in change.fixes)]
+        if each.changes:
+            yield "\n".join(map(printable, lines))
 
 
 def _text_table(comparison: Comparison, rows: Sequence[Row], language: str, *, beside: int = _BESIDE) -> str:

@@ -1,6 +1,6 @@
 /** Several runs beside each other: columns, their values and order, and the curves. */
 import { keyOf } from './charts';
-import { count, fields, flag, listOf, need, number, or, text } from '../protocol/readers';
+import { bilingual, count, fields, flag, listOf, need, number, or, text } from '../protocol/readers';
 import { clock, figure, percent } from '../words/formats';
 import { type RunState, runState, TIME_PARTS, type TimeParts } from '../protocol/run';
 import { type Chart } from '../protocol/charts';
@@ -54,6 +54,17 @@ export const compared = fields({
   /** the run with the best main metric, and those whose main metric has diverged */
   best: or(count, null),
   diverged: or(listOf(count), [] as readonly number[]),
+  /** changes of the training in runs with more ranks, with lines of code that undo them */
+  changed: or(
+    listOf(
+      fields({
+        runId: text,
+        against: text,
+        changes: listOf(fields({ text: bilingual, fixes: listOf(text) })),
+      }),
+    ),
+    [],
+  ),
   /** differences of the programs from the first; null where one is unknown */
   diffs: or(listOf(fields({ runId: text, lines: or(listOf(text), null) })), []),
 });

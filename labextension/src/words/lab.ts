@@ -77,6 +77,7 @@ export const LAB_WORDS = inBoth(tr => ({
   noteOn: tr('Note on {0}', '{0} 的备注'),
   compare: tr('Compare {0} runs', '比较 {0} 个运行'),
   compareTitle: tr('Compare runs', '比较运行'),
+  changed: tr('The training of {0} differs from that of {1}:', '{0} 的训练与 {1} 不同：'),
   programs: tr('Program differences', '程序差异'),
   programBefore: tr('Before', '之前'),
   programAfter: tr('After', '之后'),

@@ -10,6 +10,7 @@ import { Button } from '../../views/Marks';
 import { useAnswer, useSize, useTheme } from '../../views/hooks';
 import type { Client } from '../services/client';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
+import { localized } from '../../words/languages';
 import { words } from '../../words/lab';
 import { BoardPane } from './Panes';
 
@@ -55,6 +56,21 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
           {words.loading}
         </p>
       )}
+      {compared?.changed.map(({ runId, against, changes }) => (
+        <div key={runId} className="nbdist-note nbdist-calm">
+          {words.changed(letterOf(compared, runId), letterOf(compared, against))}
+          {changes.map(({ text, fixes }, at) => (
+            <div key={text.en}>
+              {at + 1}. {localized(text)}
+              {fixes.map(fix => (
+                <div key={fix}>
+                  <code>{fix}</code>
+                </div>
+              ))}
+            </div>
+          ))}
+        </div>
+      ))}
       {compared && (
         <ComparedRuns
           compared={compared}
@@ -82,6 +98,10 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
       )}
     </section>
   );
+}
+
+function letterOf({ runs }: Compared, runId: string): string {
+  return runs.find(run => run.runId === runId)?.letter ?? '';
 }
 
 /** Return the compared runs, requested again while one is live and the page is visible. */
