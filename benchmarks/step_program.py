@@ -23,6 +23,12 @@ _now = time.perf_counter
 _INPUTS, _BATCH, _WARM = 64, 32, 2
 
 
+def _layers(nn: Any, width: int) -> Any:
+    """Return the model, of torch or paddle."""
+    sizes = (nn.Linear(_INPUTS, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+    return nn.Sequential(*sizes)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """A program. ``width`` of the model; ``slow`` seconds that rank 1 computes longer; ``work`` seconds for
@@ -75,15 +81,8 @@ class Torch:
         self.rank = torch.distributed.get_rank()
 
     def model(self) -> Any:
-        nn, width = self.torch.nn, self.case.width
-        layers = [
-            nn.Linear(_INPUTS, width),
-            nn.ReLU(),
-            nn.Linear(width, width),
-            nn.ReLU(),
-            nn.Linear(width, 1),
-        ]
-        model: Any = nn.Sequential(*layers)
+        nn = self.torch.nn
+        model = _layers(nn, self.case.width)
         if self.case.wrapped:
             model = nn.parallel.DistributedDataParallel(model)
             # its annotations are checked
@@ -148,15 +147,7 @@ class Paddle:
         self.rank = paddle.distributed.get_rank()
 
     def model(self) -> Any:
-        nn, width = self.paddle.nn, self.case.width
-        layers = [
-            nn.Linear(_INPUTS, width),
-            nn.ReLU(),
-            nn.Linear(width, width),
-            nn.ReLU(),
-            nn.Linear(width, 1),
-        ]
-        model: Any = nn.Sequential(*layers)
+        model = _layers(self.paddle.nn, self.case.width)
         for parameter in model.parameters():
             parameter.register_hook(self._gradient)
         # one group of gradients: its exchange is the wait at the end of backward

@@ -4,9 +4,9 @@ What a program must lead to stands in its first line: ``# expect: rank 1, line 9
 the rank may be ``any`` (all do the same), line and signature ``none``, and ``early R`` or ``absent R``
 may follow. ``# run:`` gives other options than ``-n 2``, ``# needs:`` what not every machine has.
 
-Each run was recorded, with the text of its program; what is said of it is read from that. Those of ``LIVE``
-run as well: they show a way of failing of their own. NBDIST_DIAGNOSIS=all (``make test-diagnosis``) runs
-every one, NBDIST_DIAGNOSIS=record also records it: write a new program into ``programs/`` for that.
+Each run was recorded, with the text of its program, and the tests read what nbdist reports of that. Those of
+``LIVE`` run as well: they show a way of failing of their own. NBDIST_DIAGNOSIS=all (``make test-diagnosis``)
+runs every one, NBDIST_DIAGNOSIS=record also records it: write a new program into ``programs/`` for that.
 """
 
 from __future__ import annotations
