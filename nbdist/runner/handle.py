@@ -240,7 +240,8 @@ def attach(run: str | None = None) -> RunHandle:
         except UnknownRun:
             _refuse_sweep(run)
             raise
-    latest = next(iter(store().directories()), None)
+    # a run gets its spec last, so one without is still being made
+    latest = next((run for run in store().directories() if run.spec.exists()), None)
     if latest is None:
         raise UnknownRun("there are no runs yet: start one with  %%distributed -n 2")
     return _looked_after(latest)

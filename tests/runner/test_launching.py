@@ -28,6 +28,15 @@ def test_a_run_that_was_to_be_warm_says_why_it_is_cold(
     assert handle.notes[0].startswith("warm ranks were not used: this program imports none of")
 
 
+def test_a_run_that_is_being_made_is_not_the_latest_yet(home: Path) -> None:
+    made = RunStore(home).create(a_spec(), "import torch\n")
+    begun = home / "runs/29991231-235959-cell-1-k3f9"
+    begun.mkdir(mode=0o700)
+
+    assert begun in [run.path for run in RunStore(home).directories()]
+    assert runner.attach().run_id == made.run_id
+
+
 def test_a_home_that_cannot_be_written_names_another(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     home = tmp_path / "file/nbdist"
