@@ -183,7 +183,6 @@ test('what is not measured yet has its room already', async () => {
       view: { ...view!, ranks },
       selected: 0,
       utilisation: new Map(),
-      waits: new Map(),
       onSelect: () => undefined,
       onOpen: () => undefined,
     }),

@@ -107,22 +107,6 @@ test('when a view came is another time than when anything came', () => {
   expect([run.viewAt, run.heardAt]).toEqual([100, 107]);
 });
 
-test('what ranks wait is smoothed, kept through a look that does not say it, and gone with the rank', () => {
-  const page = new SlowPage();
-  const run = new RunModel(page);
-  const waits = (wait: number | null, state: RankView['state'] = 'running'): number | undefined => {
-    page.seconds += 2;
-    run.receive(news(() => ({ wait, state })));
-    return run.waits.get(0);
-  };
-
-  expect(waits(null)).toBeUndefined();
-  expect(waits(40)).toBe(40);
-  expect(waits(90)).toBe(50);
-  expect(waits(null)).toBe(50);
-  expect(waits(50, 'finished')).toBeUndefined();
-});
-
 test('utilisation is kept every two seconds, for two minutes', () => {
   const page = new SlowPage();
   const run = new RunModel(page);

@@ -7,7 +7,6 @@ import {
   median,
   milliseconds,
   rate,
-  movingMean,
   stepParts,
   tick,
 } from '../src/words/formats';
@@ -61,16 +60,11 @@ test('small things', () => {
 });
 
 test('a step is a rank’s own time and what it waits for others', () => {
-  expect(stepParts(8, 20)).toEqual({ own: 100, waiting: 25 });
-  expect(stepParts(8, 0)).toEqual({ own: 125, waiting: 0 });
-  expect(stepParts(null, 20)).toBeNull();
-  expect(stepParts(0, 20)).toBeNull();
-  expect(stepParts(8, undefined)).toBeNull();
-});
-
-test('one look at what a rank waits is not believed at once', () => {
-  expect(movingMean(undefined, 50)).toBe(50);
-  expect(movingMean(20, 70)).toBe(30);
+  expect(stepParts({ rate: 8, wait: 20 })).toEqual({ own: 100, waiting: 25 });
+  expect(stepParts({ rate: 8, wait: 0 })).toEqual({ own: 125, waiting: 0 });
+  expect(stepParts({ rate: null, wait: 20 })).toBeNull();
+  expect(stepParts({ rate: 0, wait: 20 })).toBeNull();
+  expect(stepParts({ rate: 8, wait: null })).toBeNull();
 });
 
 test.each([

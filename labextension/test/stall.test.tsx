@@ -106,8 +106,7 @@ function ranksOf(view: RunView): HTMLElement {
   const none = new Map();
   const nothing = (): void => undefined;
   const choice = { selected: 0, onSelect: nothing, onOpen: nothing } as const;
-  return render(createElement(Ranks, { view, utilisation: none, waits: none, ...choice }))
-    .container as HTMLElement;
+  return render(createElement(Ranks, { view, utilisation: none, ...choice })).container as HTMLElement;
 }
 
 /** `count` ranks, of which nobody knows what they do. */

@@ -51,7 +51,8 @@ class TrainingFacts:
 class Training:
     """The training of a run: ``parts`` are shares of 1 of each rank's time, ``mean`` those of all ranks.
     With a GPU (not ``on_host``) they are times of the host; forward, backward and optimizer are not known.
-    ``limit`` is a sentence, empty where little is known; ``time`` that of the last record (Unix seconds)."""
+    ``limit`` is a sentence, empty where little is known; ``time`` that of the last record (Unix seconds) of
+    a ``live`` one."""
 
     facts: TrainingFacts
     parts: Mapping[int, Mapping[str, float]]
@@ -59,12 +60,17 @@ class Training:
     step_rates: Mapping[int, float]
     on_host: bool
     limit: Both
+    live: bool
     time: float
 
     def rates_at(self, now: float) -> Mapping[int, float]:
         """Return the steps a second by rank; none while the ranks do something else for some steps' time."""
         longest = max(_CURRENT, _STEPS / self.facts.step_rate)
-        return self.step_rates if now - self.time <= longest else {}
+        return self.step_rates if not self.live or now - self.time <= longest else {}
+
+    def waits_at(self, now: float) -> Mapping[int, float]:
+        """Return the shares of time that ranks wait for others, in the steps of ``rates_at``."""
+        return {rank: self.parts[rank]["wait"] for rank in self.rates_at(now) if self.on_host}
 
     def line(self, language: str) -> str:
         """Return ``batch 32 × 2 ranks = 64 · 63 steps an epoch · …``."""
@@ -134,6 +140,7 @@ def training_of(records: Mapping[int, StepRecord], *, live: bool) -> Training | 
         step_rates={rank: division.rate for rank, division in divisions.items()},
         on_host=first.on_host,
         limit=limit,
+        live=live,
         time=max(record.time for record in records.values()),
     )
 

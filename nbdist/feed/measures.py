@@ -41,6 +41,7 @@ _PERIOD = 1.0
 _LOOK_BYTES = 1024 * 1024  # of all ranks, in one look
 _LEAST_BYTES = 16 * 1024
 _BACKLOG = 2_000  # points in one look; after more, the next look reads on
+_WEIGHT = 0.2  # of a new sample of a rank's wait: it sees some 16 moments, so it varies by chance
 _MESSAGE = 500
 _NOTES = 6  # lines shown beside a failure's cause
 _CALLS = 4  # lines shown on the way to it
@@ -191,14 +192,18 @@ class _Used:
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, float, float]] = {}  # count, sum, greatest
+        self._smooth: dict[str, float] = {}  # the wait
 
     def take(self, points: Sequence[MetricPoint]) -> None:
-        self.last = points[-1]
         for point in points:
+            if (wait := point.values.get("wait")) is not None:
+                before = self._smooth.get("wait", wait)
+                self._smooth["wait"] = before + _WEIGHT * (wait - before)
             for tag, value in point.values.items():
                 if math.isfinite(value):
                     count, total, most = self._seen.get(tag, (0, 0.0, value))
                     self._seen[tag] = (count + 1, total + value, max(most, value))
+        self.last = replace(points[-1], values={**points[-1].values, **self._smooth})
 
     @property
     def whole(self) -> MetricPoint:

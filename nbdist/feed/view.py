@@ -272,6 +272,8 @@ def view_of(
         (stopped and stop_text(run, progress, each)) or reason_text(reason, each) for each in ("en", "zh")
     ]
     ended, unused = run.state.terminal, RankUsage()
+    # samples hold the imports, too
+    waits = {} if training is None else training.waits_at(now)
     return RunView(
         run_id=run.run_id,
         label=run.label,
@@ -297,7 +299,8 @@ def view_of(
                 exit_zh=exit_text(rank, "zh", now),
                 elapsed=max(0.0, (rank.exited or now) - rank.started) if rank.started is not None else 0.0,
                 last_line=(log_place(run, rank) or last_lines.get(rank.rank, ""))[:_LINE],
-                **asdict(_used(rank, now, system.get(rank.rank), usage.get(rank.rank, unused), ended=ended)),
+                **asdict(_used(rank, now, system.get(rank.rank), usage.get(rank.rank, unused), ended=ended))
+                | ({"wait": 100 * waits[rank.rank]} if rank.rank in waits else {}),
             )
             for rank in run.ranks
         ),

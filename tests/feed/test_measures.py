@@ -12,6 +12,7 @@ from nbdist.feed.charts import Charts
 from nbdist.feed.measures import FailureWatch, Measures, Prints
 from nbdist.feed.view import view_of
 from nbdist.model import RunState
+from nbdist.store.step_records import PARTS
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import CREATED, STARTED, a_spec, errored, exited, run_ended
 
@@ -105,6 +106,42 @@ def test_a_run_that_has_ended_is_measured_on_the_whole(tmp_path: Path) -> None:
         (8_000_000_000, 100.0, 20.0, 2.0),
         (None, None, None, None),
     ]
+
+
+def test_one_sample_of_what_a_rank_waits_is_not_believed_at_once(tmp_path: Path) -> None:
+    run = WrittenRun(tmp_path).happened(*STARTED)
+    used = ({"wait": 20.0}, {"wait": 70.0}, {"cpu": 1.0})
+    points = (json.dumps({"t": CREATED + at, "v": values}) + "\n" for at, values in enumerate(used))
+    run.directory.rank(0).system.write_text("".join(points))
+    measures = Measures(run.directory)
+
+    measures.look(run.run, [], CREATED + 4)
+
+    assert measures.system[0].values == {"wait": 30.0, "cpu": 1.0}
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_ranks_that_record_their_steps_wait_as_long_as_the_bar_says(tmp_path: Path, ended: bool) -> None:
+    run = WrittenRun(tmp_path).happened(*STARTED)
+    for rank, wait in enumerate((1.5, 0.1)):
+        files = run.directory.rank(rank)
+        parts = dict.fromkeys(PARTS, 0.0) | {"wait": wait, "forward": 2.0 - wait}
+        counts = {"steps": 40, "samples": 40, "fetches": 40, "backwards": 40}
+        division = counts | {"seconds": 2.0, "parts": parts}
+        record = {"time": CREATED + 8, "total": division, "recent": division, "facts": {"device": "cpu"}}
+        files.steps.write_text(json.dumps(record))
+        imports = {"t": CREATED + 4, "v": {"wait": 0.0, "memory": 1e9}}
+        files.system.write_text(json.dumps(imports) + "\n")
+    if ended:
+        run.happened(exited(0), exited(1), run_ended(RunState.FINISHED))
+    measures = Measures(run.directory)
+    now = CREATED + (60 if ended else 9)
+
+    measures.look(run.run, [], now)
+    rates, training = measures.rates(now), measures.training
+    view = view_of(run.run, now=now, system=measures.system, rates=rates, training=training)
+
+    assert [(rank.rate, rank.wait) for rank in view.ranks] == [(20.0, 75.0), (20.0, 5.0)]
 
 
 def test_a_failure_comes_with_its_exception_its_cause_and_its_fix(tmp_path: Path) -> None:

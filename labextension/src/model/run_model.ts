@@ -2,8 +2,8 @@
 import { keyOf } from './charts';
 import { Emitter } from '../log/emitter';
 import { RunLog } from '../log/run_log';
-import { movingMean, utilisation } from '../words/formats';
-import type { Answer, Message, RankView, RunView } from '../protocol/run';
+import { utilisation } from '../words/formats';
+import type { Answer, Message, RunView } from '../protocol/run';
 import type { Chart } from '../protocol/charts';
 
 /** Looks at what a rank uses are two seconds apart: two minutes of them. */
@@ -41,8 +41,6 @@ export class RunModel extends Emitter {
   leftOut = 0;
   /** the last samples of each rank, in percent */
   utilisation: ReadonlyMap<number, readonly number[]> = new Map();
-  /** the recent percentage of its time that each running rank waits for others */
-  waits: ReadonlyMap<number, number> = new Map();
   readonly log = new RunLog();
   /** counts what came, except for lines; equal means that nothing else has changed */
   version = 0;
@@ -144,7 +142,6 @@ export class RunModel extends Emitter {
       }
     }
     this.utilisation = samples;
-    this.waits = waitsOf(view.ranks, this.waits);
   }
 
   private changed(): void {
@@ -157,15 +154,4 @@ export class RunModel extends Emitter {
       });
     }
   }
-}
-
-/** Return the recent waiting share of each rank; a rank without a new sample keeps its last. */
-function waitsOf(ranks: readonly RankView[], before: ReadonlyMap<number, number>): Map<number, number> {
-  const known = ranks
-    .filter(({ state }) => state === 'running')
-    .map(
-      ({ rank, wait }) =>
-        [rank, wait === null ? before.get(rank) : movingMean(before.get(rank), wait)] as const,
-    );
-  return new Map(known.filter((each): each is [number, number] => each[1] !== undefined));
 }

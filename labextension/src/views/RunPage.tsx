@@ -311,7 +311,6 @@ export function RunPage(props: RunPageProps): ReactElement {
               view={view}
               selected={selected}
               utilisation={model.utilisation}
-              waits={model.waits}
               onSelect={setPicked}
               onOpen={open}
             />

@@ -76,19 +76,12 @@ export function utilisation(rank: RankView): number | null {
   return rank.gpu ?? rank.cpu;
 }
 
-/** The weight of a new sample of a rank's waiting time: it sees some 16 moments, so it varies by chance. */
-const WEIGHT = 0.2;
-
-export function movingMean(before: number | undefined, sample: number): number {
-  return before === undefined ? sample : before + WEIGHT * (sample - before);
-}
-
 /** Return a step in ms: the rank's own time, and what it waited for others (`wait` in percent). Null when unknown. */
-export function stepParts(
-  rate: number | null,
-  wait: number | undefined,
-): { own: number; waiting: number } | null {
-  if (!rate || wait === undefined) {
+export function stepParts({
+  rate,
+  wait,
+}: Pick<RankView, 'rate' | 'wait'>): { own: number; waiting: number } | null {
+  if (!rate || wait === null) {
     return null;
   }
   const waiting = (10 * wait) / rate;

@@ -24,13 +24,12 @@ import { RankTable } from './RankTable';
 interface GridProps {
   view: RunView;
   standings: readonly Standing[];
-  waits: ReadonlyMap<number, number>;
   selected: number | null;
   onSelect: (rank: number) => void;
   onOpen: (rank: number) => void;
 }
 
-export function RankGrid({ view, standings, waits, selected, onSelect, onOpen }: GridProps): ReactElement {
+export function RankGrid({ view, standings, selected, onSelect, onOpen }: GridProps): ReactElement {
   const { ranks } = view;
   const [chosen, setChosen] = useState<Measure | null>(null);
   const known = (of: Measure): boolean => ranks.some(rank => measured(rank, of) !== null);
@@ -116,7 +115,6 @@ export function RankGrid({ view, standings, waits, selected, onSelect, onOpen }:
       <RankTable
         view={view}
         standings={standings.filter(({ rank }) => rank.rank === selected)}
-        waits={waits}
         onOpen={onOpen}
       />
     </div>

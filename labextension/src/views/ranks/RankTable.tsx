@@ -12,12 +12,11 @@ import { measureNames, Memory, Sparkline, type Standing, StateMark, StepBar, wor
 interface TableProps {
   view: RunView;
   standings: readonly Standing[];
-  waits: ReadonlyMap<number, number>;
   onOpen: (rank: number) => void;
 }
 
-export function RankTable({ view, standings, waits, onOpen }: TableProps): ReactElement {
-  const columns = columnsOf(view, waits);
+export function RankTable({ view, standings, onOpen }: TableProps): ReactElement {
+  const columns = columnsOf(view);
   return (
     // a region that scrolls can be reached with the keyboard
     <div className="nbdist-table-frame" role="region" aria-label={words.rankList} tabIndex={0}>
@@ -69,7 +68,7 @@ interface Column {
 }
 
 /** Return the columns of a run: of a live one also those of what is not measured yet, so that nothing moves then. */
-function columnsOf(view: RunView, waits: TableProps['waits']): readonly Column[] {
+function columnsOf(view: RunView): readonly Column[] {
   const { ranks, live } = view;
   const names = measureNames(view);
   const several = ranks.some(({ node }) => node !== ranks[0]!.node);
@@ -100,10 +99,10 @@ function columnsOf(view: RunView, waits: TableProps['waits']): readonly Column[]
     },
     {
       name: words.stepColumn,
-      shown: ranks.some(rank => stepParts(rank.rate, waits.get(rank.rank))),
+      shown: (live || view.training?.onHost === true) && ranks.some(stepParts),
       className: 'nbdist-roomy',
-      draw: ({ rank, wait }) => {
-        const step = stepParts(rank.rate, wait);
+      draw: ({ rank }) => {
+        const step = stepParts(rank);
         return step && <StepBar {...step} />;
       },
     },

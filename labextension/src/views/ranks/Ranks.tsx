@@ -17,8 +17,6 @@ interface RanksProps {
   view: RunView;
   /** the last samples of each rank, in percent */
   utilisation: ReadonlyMap<number, readonly number[]>;
-  /** the percentage of its time that each rank waits for others */
-  waits: ReadonlyMap<number, number>;
   /** the rank of a large run that is shown in full */
   selected: number | null;
   onSelect: (rank: number) => void;
@@ -36,13 +34,13 @@ function FewRanks(props: RanksProps): ReactElement {
 const Grid = memo(RankGrid);
 
 function ManyRanks({ onSelect, onOpen, selected, ...changing }: RanksProps): ReactElement | null {
-  const { view, waits } = changing;
+  const { view } = changing;
   const standings = useStandings(changing);
-  const shown = useInTurns(useMemo(() => ({ view, waits, standings }), [view, waits, standings]));
+  const shown = useInTurns(useMemo(() => ({ view, standings }), [view, standings]));
   return shown && <Grid {...shown} selected={selected} onSelect={onSelect} onOpen={onOpen} />;
 }
 
-function useStandings({ view, utilisation, waits }: Omit<RanksProps, 'selected' | 'onSelect' | 'onOpen'>) {
+function useStandings({ view, utilisation }: Omit<RanksProps, 'selected' | 'onSelect' | 'onOpen'>) {
   return useMemo((): readonly Standing[] => {
     const held = heldRanks(view);
     return view.ranks.map(rank => ({
@@ -51,7 +49,6 @@ function useStandings({ view, utilisation, waits }: Omit<RanksProps, 'selected' 
       held: held.get(rank.rank),
       slow: view.slow?.rank === rank.rank ? view.slow : null,
       samples: utilisation.get(rank.rank) ?? NONE,
-      wait: waits.get(rank.rank),
     }));
-  }, [view, utilisation, waits]);
+  }, [view, utilisation]);
 }

@@ -15,7 +15,6 @@ export interface Standing {
   held: Held | undefined;
   slow: SlowView | null;
   samples: readonly number[];
-  wait: number | undefined;
 }
 
 /** Return the word for a rank: its part in a stall, slowest, or its state. */
