@@ -22,9 +22,11 @@ class GradientExchanges:
 
     def __init__(self, timer: StepTimer, model: Any) -> None:
         self.model = weakref.ref(model)
-        self._timer = timer
+        self._timer, self._events = timer, timer.events
         self._groups: Any = getattr(model, "group_indices", ())
         self._is_torch = hasattr(model, "require_backward_grad_sync")
+        if self._is_torch:
+            self._queue: Any = sys.modules["torch"].autograd.Variable._execution_engine.queue_callback
         self._synchronizes = False
         self._order: list[int] = []
         self._since = 0
@@ -63,17 +65,17 @@ class GradientExchanges:
 
     def _goes_on(self, _: object) -> None:
         if self._since:
-            self._timer.waited(self._since, time.perf_counter_ns())
+            self._events.append((self._timer.waited, self._since, time.perf_counter_ns()))
 
     def _ends(self, _: object) -> None:
         if self._synchronizes and self._is_torch:
             # DDP queues its own once it has begun the exchange of this gradient
-            sys.modules["torch"].autograd.Variable._execution_engine.queue_callback(self._compute)
+            self._queue(self._compute)
         elif self._synchronizes:
             self._compute()
 
     def _compute(self) -> None:
-        self._timer.computed = time.perf_counter_ns()
+        self._events.append((self._timer.computes, time.perf_counter_ns()))
 
 
 def _parameters(model: Any) -> list[Any]:

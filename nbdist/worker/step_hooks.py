@@ -6,12 +6,12 @@ function itself. An error in a hook, which reads objects of the program, never r
 
 from __future__ import annotations
 
-import _thread
 import functools
 import os
 import sys
 import time
 import weakref
+from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import ModuleType
@@ -20,7 +20,7 @@ from typing import Any
 from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.gradient_exchanges import GradientExchanges
 from nbdist.worker.step_time import NAME, StepRecord, StepTimer
-from nbdist.worker.training_facts import LONGEST, TrainingNotes, count
+from nbdist.worker.training_facts import LONGEST, SILENT, TrainingNotes, count, loader_facts, model_facts
 
 _clock = time.perf_counter_ns
 _DEEPEST = 4
@@ -41,106 +41,170 @@ Named = dict[str, Any]
 class _Steps:
     """The training of this process: its timer, its record, and what its facts are read from.
 
-    Hooks come in pairs around a call: ``begin_`` gets the time, and returns whether the call counts.
+    Hooks come in pairs around a call: ``begin_`` returns the time, or 0 where the call does not count. They
+    run among a program's own work, each with cold caches, so they only note events, which ``take`` gives to
+    the timer and to the notes in the thread that writes the record. ``busy``: a call but backward or an
+    optimizer's step is going on, and those within it do not count.
     """
 
     def __init__(self, path: str) -> None:
-        self.timer = StepTimer(_clock())
-        self.notes = TrainingNotes(self.timer)
-        self.record = StepRecord(path, self.timer, self._facts)
+        self.timer = timer = StepTimer(_clock())
+        self.notes = TrainingNotes(timer)
+        self.record = StepRecord(path, timer, self._facts)
         self.pid = os.getpid()
-        self._main = _thread.get_ident()
-        self._optimizer: Callable[[], Any] = lambda: None
+        self.writes = allocate_lock()
+        self.on_open = self.on_batch = _ignore
+        self._events = timer.events
+        self._went_back, self._enters, self._begins_back = timer.went_back, timer.enters, timer.begins_back
+        self._main = get_ident()
+        self._owner = 0
+        self._optimizer = self._latest = _ignore
+        self._known: dict[int, tuple[Callable[[], Any], dict[str, Any]]] = {}  # of optimizers
         self._schedules: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._model = _ignore
+        self._exchanges: Any = None
         self._models: dict[int, GradientExchanges] = {}
         self._learning: list[GradientExchanges] = []
+        self.begin()
+        os.register_at_fork(after_in_child=self._leave)
+
+    def begin(self) -> None:
+        """Begin a step: no call goes on."""
+        self._busy = self._back = self._stepping = self._has_batch = False
+        self._events.append((self.timer.pause, _clock()))
+
+    def _leave(self) -> None:
+        self._main = 0  # nobody would take the events of a forked process
+
+    def take(self) -> None:
+        """Give the events to the timer and the notes."""
+        while self._events:
+            with suppress(Exception):  # the facts are read from objects of the program
+                while self._events:
+                    event = self._events.popleft()
+                    event[0](*event[1:])
 
     def waits(self, name: str = "wait") -> tuple[Any, Any]:
         """Return the hooks of a collective."""
         return functools.partial(self.begin_wait, name), self.end_wait
 
-    def begin_wait(self, name: str, _: int, given: Given, named: Named) -> bool:
-        if self.timer.busy or _thread.get_ident() != self._main:
-            return False
-        self.notes.tells(name, given or (*named.values(), None))
+    def begin_wait(self, name: str, given: Given, named: Named) -> int:
+        if self._busy or get_ident() != self._main:
+            return 0
+        if name not in SILENT:
+            shape = getattr((given or (*named.values(), None))[0], "shape", ())
+            self._events.append((self.notes.tells, name, shape, self._back))
         if named and (named.get("async_op") or not named.get("sync_op", True)):
-            return False
-        self.timer.busy = True
-        return True
+            return 0
+        self._busy = True
+        return _clock()
 
     def end_wait(self, begun: int, *_: Any) -> None:
-        self.timer.busy = False
-        self.timer.waited(begun, _clock())
+        self._busy = False
+        self._events.append((self.timer.waited, begun, _clock()))
 
-    def begin_open(self, *_: Any) -> bool:
-        timer = self.timer
-        return not (timer.busy or timer.back or _thread.get_ident() != self._main)
+    def begin_open(self, *_: Any) -> int:
+        counts = not (self._busy or self._back or get_ident() != self._main)
+        return _clock() if counts else 0
 
     def end_open(self, begun: int, given: Given, iterator: Any) -> None:
-        self.timer.opened(iterator, begun, _clock())
-        self.notes.opens(iterator, given[0])
+        self._events.append((self.timer.opened, id(iterator), begun, _clock()))
+        self._events.append((self.notes.opens, id(iterator), loader_facts(given[0])))
+        self.on_open(given[0], iterator)
 
-    def begin_fetch(self, *_: Any) -> bool:
-        timer = self.timer
-        if timer.busy or timer.back or _thread.get_ident() != self._main:
-            return False
-        timer.busy = True
-        return True
+    def begin_fetch(self, *_: Any) -> int:
+        if self._busy or self._back or get_ident() != self._main:
+            return 0
+        self._busy = True
+        return _clock()
 
     def end_fetch(self, begun: int, given: Given, batch: Any) -> None:
-        samples, iterator, self.timer.busy = None, given[0], False
+        now, self._busy, iterator = _clock(), False, given[0]
+        samples = None if batch is None else _samples(batch)
+        self._events.append((self._fetched, id(iterator), begun, now, samples))
         if batch is not None:
+            self._has_batch = True
+            self.on_batch(iterator, batch)
+
+    def _fetched(self, iterator: int, begun: int, now: int, samples: int | None) -> None:
+        if samples is not None:
             # a first tensor with more rows has no row for each sample
-            most = self.notes.loader(id(iterator)).get("loader_batch")
-            samples = min(_samples(batch), most or sys.maxsize)
-        self.timer.fetched(iterator, begun, _clock(), samples)
+            samples = min(samples, self.notes.loader(iterator).get("loader_batch") or sys.maxsize)
+        self.timer.fetched(iterator, begun, now, samples)
         self.notes.reads(iterator, samples)
 
-    def begin_call(self, now: int, given: Given, named: Named) -> bool:
+    def begin_call(self, given: Given, named: Named) -> int:
         """Take the call of a wrapped model."""
-        timer, model = self.timer, given[0]
-        if timer.busy or timer.back or _thread.get_ident() != self._main:
-            return False
-        samples = _samples(given[1:] or named) if self.notes.looks or not timer.pending else 0
-        timer.called(now)
-        if not timer.pending:  # there is no DataLoader
-            timer.pending[0] = 0, samples
-        exchanges = self._models.get(id(model))
-        if exchanges is None or exchanges.model() is not model:
-            exchanges = self._models[id(model)] = GradientExchanges(timer, model)
-            self._learning.append(exchanges)
-        self.notes.calls(exchanges.model, samples)
-        exchanges.begin(model)
-        return False
+        if self._busy or self._back or get_ident() != self._main:
+            return 0
+        model = given[0]
+        if self._model() is not model:
+            self._exchanges = self._models.get(id(model))
+            if self._exchanges is None or self._exchanges.model() is not model:
+                self._exchanges = self._models[id(model)] = GradientExchanges(self.timer, model)
+                self._learning.append(self._exchanges)
+            self._model = self._exchanges.model
+        self._exchanges.begin(model)
+        samples = _samples(given[1:] or named) if self.notes.looks or not self._has_batch else 0
+        self._events.append((self._called, _clock(), samples))
+        return 0
 
-    def begin_backward(self, now: int, *_: Any) -> bool:
-        timer = self.timer
-        if timer.busy or timer.back or _thread.get_ident() != self._main:
-            return False
-        timer.begins_back(now)
-        return True
+    def _called(self, now: int, samples: int) -> None:
+        self.timer.called(now)
+        if not self.timer.pending:  # there is no DataLoader
+            self.timer.pending[0] = 0, samples
+        self.notes.calls(samples)
+
+    def begin_backward(self, *_: Any) -> int:
+        if self._busy or self._back or get_ident() != self._main:
+            return 0
+        self._back = True
+        now = _clock()
+        self._events.append((self._begins_back, now))
+        return now
 
     def end_backward(self, *_: Any) -> None:
-        self.timer.went_back(_clock())
+        self._back = self._has_batch = False
+        self._events.append((self._went_back, _clock()))
 
-    def begin_step(self, now: int, given: Given, _: Named) -> bool:
-        return _thread.get_ident() == self._main and self.timer.enters(given[0], now)
+    def begin_step(self, given: Given, _: Named) -> int:
+        if self._stepping or get_ident() != self._main:
+            return 0
+        self._stepping = True
+        now = _clock()
+        self._events.append((self._enters, id(given[0]), now))
+        return now
 
     def end_step(self, _: int, given: Given, __: Any) -> None:
-        if self.timer.leaves(_clock()):
-            self._begin(given[0])
+        now, self._stepping, optimizer = _clock(), False, given[0]
         if self._learning:
             self._learning = [exchanges for exchanges in self._learning if not exchanges.settle()]
-        if self._optimizer() is given[0]:
-            self.notes.steps(_learning_rate(given[0]))
+        if self._latest() is not optimizer:
+            self._meet(optimizer)
+        self._events.append((self._left, now, id(optimizer), _learning_rate(optimizer)))
 
-    def note_schedule(self, _: int, given: Given, named: Named) -> bool:
+    def _meet(self, optimizer: Any) -> None:
+        """Note the facts of an optimizer, whose process group may go before the record is written."""
+        with suppress(Exception):  # an optimizer may be of any kind
+            self._latest = weakref.ref(optimizer)
+            known = self._known.get(id(optimizer))
+            if known is None or known[0] is not self._latest:
+                self._known[id(optimizer)] = self._latest, self._facts_of(optimizer)
+
+    def _left(self, now: int, optimizer: int, rate: float | None) -> None:
+        if self.timer.leaves(now):
+            self._owner = optimizer
+            self._optimizer, facts = self._known[optimizer]
+            self.notes.begins(dict(facts))
+        if self._owner == optimizer:
+            self.notes.steps(rate)
+
+    def note_schedule(self, given: Given, named: Named) -> int:
         self._schedules[named.get("optimizer") or given[1]] = type(given[0]).__name__[:LONGEST]
-        return False
+        return 0
 
-    def _begin(self, optimizer: Any) -> None:
-        """Note the facts of a training at its first step."""
-        self._optimizer = weakref.ref(optimizer)
+    def _facts_of(self, optimizer: Any) -> dict[str, Any]:
+        """Return the facts of a training at its first step."""
         parameters = [parameter for parameter in parameters_of(optimizer) if _trains(parameter)]
         sizes = [(count(parameter.shape), int(parameter.element_size())) for parameter in parameters]
         framework = "torch" if hasattr(optimizer, "param_groups") else "paddle"
@@ -152,20 +216,25 @@ class _Steps:
             "parameters": sum(count for count, _ in sizes),
             "gradient_bytes": sum(count * size for count, size in sizes),
             "lr_first": _learning_rate(optimizer),
+            "schedule": self._schedule_of(optimizer),
         }
-        self.notes.begins(known)
-        self._facts()
+        return known | model_facts(self._model())
+
+    def _schedule_of(self, optimizer: Any) -> str | None:
+        rate = getattr(optimizer, "_learning_rate", None)
+        return type(rate).__name__ if hasattr(rate, "last_lr") else self._schedules.get(optimizer)
 
     def _facts(self) -> dict[str, Any]:
         """Return the facts as they are now; the listener's thread asks."""
         optimizer, facts = self._optimizer(), self.notes.facts
         if optimizer is not None:  # else those that were known last
-            facts["lr"] = _learning_rate(optimizer)
-            rate = getattr(optimizer, "_learning_rate", None)
-            is_schedule = hasattr(rate, "last_lr")
-            facts["schedule"] = type(rate).__name__ if is_schedule else self._schedules.get(optimizer)
+            facts |= {"lr": _learning_rate(optimizer), "schedule": self._schedule_of(optimizer)}
         facts.update(self.notes.loader(self.timer.trained))
         return dict(facts)
+
+
+def _ignore(*_: Any) -> Any:
+    return None
 
 
 def parameters_of(optimizer: Any) -> Iterator[Any]:
@@ -188,6 +257,8 @@ def _device(parameter: Any) -> str:
 def _learning_rate(optimizer: Any) -> float | None:
     groups = getattr(optimizer, "param_groups", None)
     rate = groups[0].get("lr") if groups else getattr(optimizer, "_learning_rate", None)
+    if type(rate) is float:
+        return rate
     rate = getattr(rate, "last_lr", rate)
     # reading a tensor may wait for a GPU
     return float(rate) if isinstance(rate, (int, float)) else None
@@ -195,6 +266,8 @@ def _learning_rate(optimizer: Any) -> float | None:
 
 def _samples(value: Any, depth: int = 0) -> int:
     """Return the first dimension of the first tensor in a batch; 0 where there is none."""
+    if type(value) in (list, tuple) and value and (shape := getattr(value[0], "shape", None)):
+        return int(shape[0])
     if (shape := getattr(value, "shape", None)) is not None:
         return int(shape[0]) if len(shape) else 1
     if depth < _DEEPEST:
@@ -210,63 +283,64 @@ _steps: _Steps | None = None
 
 def watch(library: ModuleType) -> None:
     """Time this rank's training by torch or paddle, once that is imported."""
+    if (steps := steps_here()) is not None:
+        for name, action in (_TORCH if library.__name__ == "torch" else _PADDLE).items():
+            after_import(name, functools.partial(action, steps))
+
+
+def steps_here() -> _Steps | None:
+    """Return the training of this process; None where it is no rank."""
     global _steps
     directory = os.environ.get("NBDIST_RANK_DIR")
-    if directory is None:
-        return
-    _steps = _steps or _Steps(os.path.join(directory, NAME))
-    for name, action in (_TORCH if library.__name__ == "torch" else _PADDLE).items():
-        after_import(name, functools.partial(action, _steps))
+    if _steps is None and directory is not None:
+        _steps = _Steps(os.path.join(directory, NAME))
+    return _steps
 
 
 def write() -> None:
     """Write the record of this rank's steps, if it trains."""
     if _steps is not None and os.getpid() == _steps.pid:
-        with suppress(Exception):  # the facts are read from objects of the program
+        with _steps.writes, suppress(Exception):  # the facts are read from objects of the program
+            _steps.take()
             _steps.record.write(time.monotonic())
 
 
 def pause() -> None:
     """Begin a step now: a cell of a session is executed."""
     if _steps is not None:
-        _steps.timer.pause(_clock())
-
-
-def _now() -> int:
-    # torch.compile warns about a builtin that it does not know; this module it passes over
-    return _clock()
+        _steps.begin()
 
 
 def _stand_in(
-    real: Any, begin: Callable[[int, Given, Named], bool], end: Callable[[int, Given, Any], None] | None
+    real_call: Any, begin: Callable[[Given, Named], int], end: Callable[[int, Given, Any], None]
 ) -> Any:
     def call(*given: Any, **named: Any) -> Any:
-        begun, counts, result = _now(), False, None
+        begun, result = 0, None
         # torch.compile would look into contextlib.suppress
         try:  # noqa: SIM105
-            counts = begin(begun, given, named)
+            begun = begin(given, named)
         except Exception:  # noqa: BLE001
             pass
         try:
-            result = real(*given, **named)
+            result = real_call(*given, **named)
             return result
         finally:
-            if counts and end is not None:
+            if begun:
                 try:  # noqa: SIM105
                     end(begun, given, result)
                 except Exception:  # noqa: BLE001
                     pass
 
     with suppress(AttributeError, TypeError):
-        functools.update_wrapper(call, real)
-    if (code := getattr(real, "__code__", None)) is not None:
+        functools.update_wrapper(call, real_call)
+    if (code := getattr(real_call, "__code__", None)) is not None:
         call.__code__ = call.__code__.replace(
             co_filename=code.co_filename, co_firstlineno=code.co_firstlineno, co_name=code.co_name
         )
     return call
 
 
-def _replace(owner: Any, name: str, begin: Any, end: Any = None, *, also: Any = None) -> None:
+def _replace(owner: Any, name: str, begin: Any, end: Any = _ignore, *, also: Any = None) -> None:
     """Put a stand-in in the place of a function, ``also`` in a module that has imported it by name."""
     real: Any = vars(owner).get(name)
     if callable(real):

@@ -25,6 +25,7 @@ NAME = "steps.json"
 
 _WARM = 2  # first steps that do not count: imports, workers, compilation
 _RECENT = 10.0  # seconds that ``recent`` covers at least
+_EVENTS = 1 << 17  # at most, of some seconds
 _OTHERS = 16  # steps of other optimizers after which the program has gone on to another training
 
 _PARTS = ("data", "forward", "backward", "wait", "optimizer")
@@ -42,23 +43,25 @@ def _record(now: dict[str, int], before: dict[str, int]) -> dict[str, Any]:
 
 
 class StepTimer:
-    """The timer of one process. Its events come from the main thread, with monotonic times in ns. ``busy``: a
-    call but backward is going on, and those within it do not count; ``back``: a backward pass is going on.
-    ``pending``: by iterator, time and samples (None: just opened) of batches before their backward pass."""
+    """The timer of one process. Its calls have monotonic times in ns; ``events`` are calls to come, of this
+    and of others, which the main thread has noted. ``pending``: by iterator, time and samples (None: just
+    opened) of batches before their backward pass. Iterators and optimizers are given as any key."""
 
     def __init__(self, now: int) -> None:
+        self.events: deque[tuple[Any, ...]] = deque(maxlen=_EVENTS)
         self.computed = 0  # when a backward pass had the gradients
         self.sums = dict.fromkeys(("wall", *_PARTS, *_COUNTS), 0)
         self.base = self.totals = dict(self.sums)
-        self._steps = self._others = self._owner = 0
-        self.pending: dict[int, tuple[int, int | None]] = {}
-        self.trained = 0  # the iterator whose batch was trained last
+        self._steps = self._others = 0
+        self._owner: object = 0
+        self.pending: dict[object, tuple[int, int | None]] = {}
+        self.trained: object = 0  # the iterator whose batch was trained last
         self.pause(now)
 
     def pause(self, now: int) -> None:
         """Begin a step: the time before is no part of it, and no call goes on."""
-        self.busy = self.back = False
-        self._stepping = self._entered = self._within = 0
+        self._stepping: object = 0
+        self._entered = self._within = 0
         self._began = now
         self._set_mark(now)
 
@@ -68,18 +71,18 @@ class StepTimer:
 
     def opened(self, iterator: object, begun: int, now: int) -> None:
         """Take a DataLoader's start, which counts with its first batch."""
-        self.pending[id(iterator)] = now - begun, None
-        if id(iterator) == self.trained:
+        self.pending[iterator] = now - begun, None
+        if iterator == self.trained:
             self.trained = 0  # that one may have gone
 
     def fetched(self, iterator: object, begun: int, now: int, samples: int | None) -> None:
         """Take a batch, or the end of the data (``samples`` is None)."""
-        key, spent = id(iterator), now - begun
-        before, seen = self.pending.pop(key, (0, 0))
+        spent = now - begun
+        before, seen = self.pending.pop(iterator, (0, 0))
         if samples is not None:
             # a batch that is there already had no backward pass: an evaluation's
-            self.pending[key] = spent + before if seen is None else spent, samples
-        elif key == self.trained:
+            self.pending[iterator] = spent + before if seen is None else spent, samples
+        elif iterator == self.trained:
             self.sums["data"] += spent
         self._set_mark(now)
 
@@ -99,8 +102,12 @@ class StepTimer:
         """Take the beginning of a backward pass."""
         sums = self.sums
         sums["forward"] += now - self._mark - sums["wait"] + self._waited
-        self.back, self.computed = True, 0
+        self.computed = 0
         self._set_mark(now)
+
+    def computes(self, now: int) -> None:
+        """Take the moment at which a pass has the gradients."""
+        self.computed = now
 
     def went_back(self, now: int) -> None:
         """Take the end of the pass. It has waited since ``computed``."""
@@ -115,18 +122,15 @@ class StepTimer:
             sums["fetches"] += 1
             self.trained = key
         self.pending.clear()
-        self.back, self.computed = False, 0
+        self.computed = 0
         self._set_mark(now)
 
-    def enters(self, optimizer: object, now: int) -> bool:
-        """Take the beginning of an optimizer's step; return False for one within another."""
-        if self._stepping:
-            return False
-        sums, self._stepping, self._entered = self.sums, id(optimizer), now
+    def enters(self, optimizer: object, now: int) -> None:
+        """Take the beginning of an optimizer's step."""
+        sums, self._stepping, self._entered = self.sums, optimizer, now
         self._within = sums["forward"] + sums["backward"] + sums["wait"]
         if self.pending:  # a closure is to use it
             self._set_mark(now)
-        return True
 
     def leaves(self, now: int) -> bool:
         """Take its end; return whether a training has begun with it."""

@@ -5,7 +5,6 @@ module alone decides how a rank notes them. A fact that is not sure is not noted
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -15,7 +14,7 @@ from nbdist.worker.step_time import StepTimer
 LONGEST = 40  # characters of a name
 _MOST, _LOOKS = 16, 100  # iterators, batches of a training that are looked at
 _SUMS = ("all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor")
-_SILENT = ("barrier", "monitored_barrier", "wait")  # collectives that tell no metric
+SILENT = ("barrier", "monitored_barrier", "wait")  # collectives that tell no metric
 _NORMS = ("torch.nn.modules.batchnorm", "paddle.nn.layer.norm")
 
 
@@ -30,33 +29,32 @@ class _Pass:
 
 
 class TrainingNotes:
-    """The notes of one process, as ``facts``; its main thread makes them."""
+    """The notes of one process, as ``facts``."""
 
     def __init__(self, timer: StepTimer) -> None:
         self.facts: dict[str, Any] = {}
         self._timer, self._sums = timer, timer.sums
-        self._passes: dict[int, _Pass] = {}  # by iterator
-        self._model: Callable[[], Any] = lambda: None
+        self._passes: dict[object, _Pass] = {}  # by iterator
         self.looks = _LOOKS  # batches still to be compared with what the model gets
         self._told = 0  # since a pass began: 1 for sums of all ranks, 2 for other collectives
         self._given = self._called = self._read_at = self._summed = self._stepped = 0
         self._evaluated = -1  # backward passes at the end of the last evaluation
 
-    def loader(self, iterator: int) -> dict[str, Any]:
+    def loader(self, iterator: object) -> dict[str, Any]:
         """Return the facts of an iterator's DataLoader."""
         return self._passes[iterator].facts if iterator in self._passes else {}
 
-    def opens(self, iterator: Any, loader: Any) -> None:
+    def opens(self, iterator: int, facts: dict[str, Any]) -> None:
         if len(self._passes) >= _MOST:
             del self._passes[next(iter(self._passes))]
-        self._passes[id(iterator)] = _Pass(_loader_facts(loader), self._sums["backwards"])
+        self._passes[iterator] = _Pass(facts, self._sums["backwards"])
         self._told = 0
 
-    def reads(self, iterator: Any, samples: int | None) -> None:
+    def reads(self, iterator: int, samples: int | None) -> None:
         """Take a batch, or the end (``samples`` is None)."""
-        reading = self._passes[id(iterator)]
+        reading = self._passes[iterator]
         if samples is None:
-            self._end(id(iterator), reading)
+            self._end(iterator, reading)
             return
         reading.samples += samples
         reading.batches += 1
@@ -81,30 +79,23 @@ class TrainingNotes:
             facts["epochs"] = facts.get("epochs", 0) + 1
             facts |= {"epoch_samples": reading.samples, "epoch_batches": reading.batches}
 
-    def calls(self, model: Callable[[], Any], samples: int) -> None:
+    def calls(self, samples: int) -> None:
         self._called += samples
-        self._model = model
 
-    def tells(self, name: str, given: Any) -> None:
+    def tells(self, name: str, shape: Any, is_back: bool) -> None:
         """Take a collective: of gradients before an optimizer's step, or of a metric after an evaluation."""
-        if name in _SILENT:
-            return
         self._told = max(self._told, 1 if name in _SUMS else 2)
         if self._sums["backwards"] == self._evaluated:
             self._note_told()
-        if name in _SUMS and not self._timer.back and self._sums["backwards"] > self._stepped:
-            self._summed += count(getattr(given[0], "shape", ()))
+        if name in _SUMS and not is_back and self._sums["backwards"] > self._stepped:
+            self._summed += count(shape)
 
     def _note_told(self) -> None:
         self.facts["eval_reduced"] = max(self._told, self.facts.get("eval_reduced", 0))
 
     def begins(self, facts: dict[str, Any]) -> None:
         """Take the first step of a training, and what is known of it."""
-        self.facts, self.looks, model = facts, _LOOKS, self._model()
-        if model is not None:
-            self._note_division(model)
-            modules = model.modules() if hasattr(model, "modules") else model.sublayers()
-            facts["batch_norms"] = sum(map(_is_batch_norm, modules))
+        self.facts, self.looks = facts, _LOOKS
 
     def steps(self, rate: float | None) -> None:
         """Take a step with a learning rate."""
@@ -114,15 +105,24 @@ class TrainingNotes:
         if rate is not None and rate > facts.get("lr_most", 0.0):
             facts["lr_most"] = rate
         if summed and 2 * summed >= facts["parameters"] and "is_data_parallel" not in facts:
-            self._note_division(None)
-
-    def _note_division(self, model: Any) -> None:
-        from nbdist.worker.training_probe import divides_data  # it imports this module's user
-
-        self.facts["is_data_parallel"] = divides_data(model)
+            facts["is_data_parallel"] = _divides_data(None)
 
 
-def _loader_facts(loader: Any) -> dict[str, Any]:
+def _divides_data(model: Any) -> bool:
+    from nbdist.worker.training_probe import divides_data  # it imports this module's user
+
+    return divides_data(model)
+
+
+def model_facts(model: Any) -> dict[str, Any]:
+    """Return the facts of a wrapped model; none for None."""
+    if model is None:
+        return {}
+    modules = model.modules() if hasattr(model, "modules") else model.sublayers()
+    return {"is_data_parallel": _divides_data(model), "batch_norms": sum(map(_is_batch_norm, modules))}
+
+
+def loader_facts(loader: Any) -> dict[str, Any]:
     """Return the facts of a DataLoader."""
     # len(loader) would make torch warn about an IterableDataset that has more
     batches: Any = getattr(loader, "batch_sampler", None)

@@ -31,7 +31,7 @@ from typing import Any
 from nbdist.worker.files import append
 from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.stack_answers import recorded
-from nbdist.worker.step_hooks import parameters_of
+from nbdist.worker.step_hooks import parameters_of, steps_here
 
 Event = Callable[["Training", Any, Any], object]
 Weak = weakref.WeakKeyDictionary[Any, Any]
@@ -123,9 +123,11 @@ class Training:
 
     def calls(self, model: Any, given: object) -> None:
         """Note a call of the wrapped model."""
-        known, library = self._models.get(model), _library(model)
-        read, self._read = self._read, 0
-        if known is None or not library.is_grad_enabled():
+        known = self._models.get(model)
+        if known is None or (known.called and self._batches >= _BATCHES):
+            return  # all is known: each look costs a step
+        library, read, self._read = _library(model), self._read, 0
+        if not library.is_grad_enabled():
             return
         known.called = True
         if not read or self._batches >= _BATCHES or _captures(library):
@@ -358,9 +360,14 @@ def watch(library: ModuleType) -> None:
     """Start the notes about this rank's training by torch or paddle, once it is imported."""
     global _training
     ranks, directory = int(os.environ.get("WORLD_SIZE", "1")), os.environ.get("NBDIST_RANK_DIR")
-    if ranks < 2 or directory is None:
+    steps = steps_here()
+    if ranks < 2 or directory is None or steps is None:
         return
     _training = _training or Training(os.path.join(directory, "training.jsonl"), ranks)
+    # one frame in the place of a DataLoader's methods
+    steps.on_open, steps.on_batch = (
+        _quietly(_training, event) for event in (Training.begins, Training.reads)
+    )
     for module, kind, name, event in _METHODS[library.__name__]:
         after_import(module, functools.partial(_listen, _training, kind, name, event))
     if library.__name__ == "torch":
@@ -391,42 +398,36 @@ def _listen(training: Training, kind: str, name: str, event: Event, module: Modu
     """Report a method's calls to ``event``, with the result, or before the call with the arguments. The added
     frame has the method's file, line and name: for tracebacks, and torch.compile, which skips torch's."""
     owner, see = getattr(module, kind), _quietly(training, event)
-    real: Any = vars(owner).get(name)
-    if real is None:
+    real_call: Any = vars(owner).get(name)
+    if real_call is None:
         return
 
     def show(self: Any, result: Any) -> Any:
         see(self, result)
         return result
 
-    call: Any = lambda self, *given, **named: show(self, real(self, *given, **named))  # noqa: E731
+    call: Any = lambda self, *given, **named: show(self, real_call(self, *given, **named))  # noqa: E731
     if event in (Training.calls, Training.steps):
-        call = lambda self, *given, **named: (see(self, (given, named)), real(self, *given, **named))[1]  # noqa: E731
-    call, code = functools.wraps(real)(call), real.__code__
+        call = lambda self, *given, **named: (see(self, (given, named)), real_call(self, *given, **named))[1]  # noqa: E731
+    call, code = functools.wraps(real_call)(call), real_call.__code__
     call.__code__ = call.__code__.replace(
         co_filename=code.co_filename, co_firstlineno=code.co_firstlineno, co_name=code.co_name
     )
     setattr(owner, name, call)
 
 
-_READER, _ITERATORS = "paddle.io.reader", "paddle.io.dataloader.dataloader_iter"
 _METHODS: Mapping[str, Sequence[tuple[str, str, str, Event]]] = {
     "torch": (
         ("torch.nn.parallel.distributed", "DistributedDataParallel", "__init__", Training.wraps),
         ("torch.nn.parallel.distributed", "DistributedDataParallel", "_pre_forward", Training.calls),
         ("torch.utils.data.dataloader", "DataLoader", "__init__", Training.makes_loader),
-        ("torch.utils.data.dataloader", "DataLoader", "__iter__", Training.begins),
-        ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", Training.reads),
         ("torch.utils.data.distributed", "DistributedSampler", "__iter__", Training.orders),
         ("torch.distributed.device_mesh", "DeviceMesh", "__init__", Training.splits),
     ),
     "paddle": (
         ("paddle.distributed.parallel", "DataParallel", "__init__", Training.wraps),
         ("paddle.distributed.parallel", "DataParallel", "forward", Training.calls),
-        (_READER, "DataLoader", "__init__", Training.makes_loader),
-        (_READER, "DataLoader", "__iter__", Training.begins),
-        (_ITERATORS, "_DataLoaderIterSingleProcess", "__next__", Training.reads),
-        (_ITERATORS, "_DataLoaderIterMultiProcess", "__next__", Training.reads),
+        ("paddle.io.reader", "DataLoader", "__init__", Training.makes_loader),
         ("paddle.io.dataloader.batch_sampler", "DistributedBatchSampler", "__iter__", Training.orders),
         ("paddle.optimizer.optimizer", "Optimizer", "_apply_optimize", Training.steps),
     ),

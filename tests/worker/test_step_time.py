@@ -136,7 +136,7 @@ def test_an_iterator_at_the_address_of_the_trained_one_is_another() -> None:
     timer.fetched(iterator, 1, 2, 4)
     timer.begins_back(3)
     timer.went_back(4)
-    assert timer.trained == id(iterator)
+    assert timer.trained is iterator
 
     timer.opened(iterator, 5, 6)
 
