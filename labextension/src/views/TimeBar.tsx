@@ -6,9 +6,8 @@ import { percent } from '../words/formats';
 import { localized } from '../words/languages';
 import { words } from '../words/panel';
 
-/** Shares of a part that is drawn, and of one that has room for its name. */
+/** Share of a part that is drawn. */
 const DRAWN = 0.005;
-const NAMED = 0.1;
 /** the colours of ranks, which are chosen to be read and told apart */
 const COLOURS = { data: 1, forward: 0, backward: 5, wait: 7, optimizer: 3, other: 6 } as const;
 
@@ -23,19 +22,21 @@ interface BarProps {
 export function TimeBar({ parts, onHost, thin }: BarProps): ReactElement {
   const texts = TIME_PARTS.filter(part => parts[part] >= DRAWN).map(part => ({
     part,
-    text: `${words.columns[part]} ${percent(100 * parts[part])}`,
+    share: percent(100 * parts[part]),
   }));
-  const about = words.timeOfStep(onHost) + texts.map(({ text }) => text).join(words.comma);
+  const about =
+    words.timeOfStep(onHost) +
+    texts.map(({ part, share }) => `${words.columns[part]} ${share}`).join(words.comma);
   return (
     <div className="nbdist-parts" role="img" aria-label={about} title={about} data-thin={thin}>
       {!onHost && !thin && <b>{words.host}</b>}
-      {texts.map(({ part, text }) => (
+      {texts.map(({ part, share }) => (
         <span
           key={part}
           data-part={part}
           style={{ flexGrow: parts[part], background: `var(--nb-r${COLOURS[part]})` }}
         >
-          {!thin && parts[part] >= NAMED && text}
+          {!thin && `${part === 'wait' ? words.wait : words.columns[part]} ${share}`}
         </span>
       ))}
     </div>

@@ -95,6 +95,7 @@ export const WORDS = inBoth(tr => ({
   rate: tr('{0} step/s', '{0} 步/秒'),
   andMilliseconds: tr('+ {0} ms', '+ {0} 毫秒'),
   ownAndWaiting: tr('{0} ms busy, {1} ms waiting for others', '自身用时 {0} 毫秒，等待其他进程 {1} 毫秒'),
+  wait: tr('wait', '等待'),
   failedFirst: tr('Failed first', '最先失败'),
   cause: tr('Cause', '原因'),
   fix: tr('Fix', '解决方法'),
