@@ -182,7 +182,6 @@ test('what is not measured yet has its room already', async () => {
     createElement(Ranks, {
       view: { ...view!, ranks },
       selected: 0,
-      utilisation: new Map(),
       onSelect: () => undefined,
       onOpen: () => undefined,
     }),

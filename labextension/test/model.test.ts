@@ -1,5 +1,5 @@
 import { RunModel } from '../src/model/run_model';
-import { decode, type Message, type RankView, type Update } from '../src/protocol/run';
+import { decode, type Message, type Update } from '../src/protocol/run';
 import { delta } from './log_fakes';
 import { sample } from './samples';
 
@@ -21,16 +21,6 @@ class SlowPage {
 function read(name: string): Message {
   const { content, buffers } = sample(name);
   return decode(content, buffers)!;
-}
-
-function news(change: (rank: RankView) => Partial<RankView>): Update {
-  const update = read('running') as Update;
-  const view = update.view!;
-  return {
-    ...update,
-    deltas: [],
-    view: { ...view, ranks: view.ranks.map(rank => ({ ...rank, ...change(rank) })) },
-  };
 }
 
 test('listeners are told once a frame, however much came', () => {
@@ -105,28 +95,6 @@ test('when a view came is another time than when anything came', () => {
   run.receive(read('keyframe'));
 
   expect([run.viewAt, run.heardAt]).toEqual([100, 107]);
-});
-
-test('utilisation is kept every two seconds, for two minutes', () => {
-  const page = new SlowPage();
-  const run = new RunModel(page);
-
-  for (let round = 0; round < 200; round++) {
-    page.seconds += 1;
-    run.receive(news(() => ({ cpu: round })));
-  }
-
-  const samples = run.utilisation.get(0)!;
-  expect(samples).toHaveLength(60);
-  expect(samples.slice(-3)).toEqual([194, 196, 198]);
-});
-
-test('a rank that is not measured has no samples', () => {
-  const run = new RunModel(new SlowPage());
-
-  run.receive(news(() => ({ cpu: null, gpu: null })));
-
-  expect(run.utilisation.get(0)).toBeUndefined();
 });
 
 test('lines that are missing are asked for at once, then ever more seldom', () => {

@@ -103,10 +103,9 @@ test('the table says what each rank does, while the run goes on', () => {
 
 function ranksOf(view: RunView): HTMLElement {
   document.documentElement.lang = 'en';
-  const none = new Map();
   const nothing = (): void => undefined;
   const choice = { selected: 0, onSelect: nothing, onOpen: nothing } as const;
-  return render(createElement(Ranks, { view, utilisation: none, ...choice })).container as HTMLElement;
+  return render(createElement(Ranks, { view, ...choice })).container as HTMLElement;
 }
 
 /** `count` ranks, of which nobody knows what they do. */

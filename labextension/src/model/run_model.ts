@@ -2,13 +2,9 @@
 import { keyOf } from './charts';
 import { Emitter } from '../log/emitter';
 import { RunLog } from '../log/run_log';
-import { utilisation } from '../words/formats';
 import type { Answer, Message, RunView } from '../protocol/run';
 import type { Chart } from '../protocol/charts';
 
-/** Looks at what a rank uses are two seconds apart: two minutes of them. */
-const SAMPLES = 60;
-const SAMPLE_SECONDS = 1.9;
 const FIRST_PULL = 5;
 const LONGEST_PULL = 160;
 
@@ -39,8 +35,6 @@ export class RunModel extends Emitter {
   charts: ReadonlyMap<string, Chart> = new Map();
   /** number of metrics without a chart */
   leftOut = 0;
-  /** the last samples of each rank, in percent */
-  utilisation: ReadonlyMap<number, readonly number[]> = new Map();
   readonly log = new RunLog();
   /** counts what came, except for lines; equal means that nothing else has changed */
   version = 0;
@@ -49,7 +43,6 @@ export class RunModel extends Emitter {
   private notes: readonly string[] = [];
   private errors = 0;
   private scheduled = false;
-  private sampledAt = -Infinity;
   private pullAt = -Infinity;
   private pullPeriod = FIRST_PULL;
 
@@ -130,18 +123,6 @@ export class RunModel extends Emitter {
     this.viewAt = this.heardAt;
     const notes = view.notes.length ? view.notes : [...this.notes];
     this.view = { ...view, notes };
-    if (!view.live || this.heardAt - this.sampledAt < SAMPLE_SECONDS) {
-      return;
-    }
-    this.sampledAt = this.heardAt;
-    const samples = new Map(this.utilisation);
-    for (const rank of view.ranks) {
-      const value = utilisation(rank);
-      if (value !== null) {
-        samples.set(rank.rank, [...(samples.get(rank.rank) ?? []), value].slice(-SAMPLES));
-      }
-    }
-    this.utilisation = samples;
   }
 
   private changed(): void {

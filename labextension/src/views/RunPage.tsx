@@ -307,13 +307,7 @@ export function RunPage(props: RunPageProps): ReactElement {
       <Body {...(inCell && { className: 'nbdist-body', id: `${prefix}-body`, hidden: folded })}>
         {view && (
           <div className={inCell ? undefined : 'nbdist-dash-ranks'}>
-            <Ranks
-              view={view}
-              selected={selected}
-              utilisation={model.utilisation}
-              onSelect={setPicked}
-              onOpen={open}
-            />
+            <Ranks view={view} selected={selected} onSelect={setPicked} onOpen={open} />
           </div>
         )}
         {view && <InputsAndResults view={view} />}

@@ -2,12 +2,21 @@
 import type { ReactElement, ReactNode } from 'react';
 
 import { plain } from '../../log/ansi';
-import { device, dotted, memory, percent, rate, stepParts, utilisation } from '../../words/formats';
+import {
+  device,
+  dotted,
+  memory,
+  milliseconds,
+  percent,
+  rate,
+  stepParts,
+  utilisation,
+} from '../../words/formats';
 import type { RankView, RunView, SlowView } from '../../protocol/run';
 import { localized } from '../../words/languages';
 import { words } from '../../words/panel';
 import { Badge, inColourOf } from '../Marks';
-import { measureNames, Memory, Sparkline, type Standing, StateMark, StepBar, wordOf } from './rank_parts';
+import { measureNames, Memory, type Standing, StateMark, wordOf } from './rank_parts';
 
 interface TableProps {
   view: RunView;
@@ -85,16 +94,9 @@ function columnsOf(view: RunView): readonly Column[] {
     {
       name: names.utilisation,
       shown: measured(utilisation),
-      draw: ({ rank, samples }) => {
+      draw: ({ rank }) => {
         const use = utilisation(rank);
-        return (
-          use !== null && (
-            <span className="nbdist-row">
-              {live && <Sparkline samples={samples} />}
-              {percent(use)}
-            </span>
-          )
-        );
+        return use !== null && percent(use);
       },
     },
     {
@@ -103,7 +105,7 @@ function columnsOf(view: RunView): readonly Column[] {
       className: 'nbdist-roomy',
       draw: ({ rank }) => {
         const step = stepParts(rank);
-        return step && <StepBar {...step} />;
+        return step && words.ownAndWaiting(milliseconds(step.own), milliseconds(step.waiting));
       },
     },
     {

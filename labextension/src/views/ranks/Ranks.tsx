@@ -11,12 +11,8 @@ import { RankTable } from './RankTable';
 /** Up to here each rank has a row and a tab. */
 export const FEW = 8;
 
-const NONE: readonly number[] = [];
-
 interface RanksProps {
   view: RunView;
-  /** the last samples of each rank, in percent */
-  utilisation: ReadonlyMap<number, readonly number[]>;
   /** the rank of a large run that is shown in full */
   selected: number | null;
   onSelect: (rank: number) => void;
@@ -28,19 +24,18 @@ export function Ranks(props: RanksProps): ReactElement {
 }
 
 function FewRanks(props: RanksProps): ReactElement {
-  return <RankTable {...props} standings={useStandings(props)} />;
+  return <RankTable {...props} standings={useStandings(props.view)} />;
 }
 
 const Grid = memo(RankGrid);
 
-function ManyRanks({ onSelect, onOpen, selected, ...changing }: RanksProps): ReactElement | null {
-  const { view } = changing;
-  const standings = useStandings(changing);
+function ManyRanks({ view, ...choice }: RanksProps): ReactElement | null {
+  const standings = useStandings(view);
   const shown = useInTurns(useMemo(() => ({ view, standings }), [view, standings]));
-  return shown && <Grid {...shown} selected={selected} onSelect={onSelect} onOpen={onOpen} />;
+  return shown && <Grid {...shown} {...choice} />;
 }
 
-function useStandings({ view, utilisation }: Omit<RanksProps, 'selected' | 'onSelect' | 'onOpen'>) {
+function useStandings(view: RunView) {
   return useMemo((): readonly Standing[] => {
     const held = heldRanks(view);
     return view.ranks.map(rank => ({
@@ -48,7 +43,6 @@ function useStandings({ view, utilisation }: Omit<RanksProps, 'selected' | 'onSe
       first: rank.rank === view.failure?.rank,
       held: held.get(rank.rank),
       slow: view.slow?.rank === rank.rank ? view.slow : null,
-      samples: utilisation.get(rank.rank) ?? NONE,
     }));
-  }, [view, utilisation]);
+  }, [view]);
 }

@@ -1,20 +1,19 @@
 /** The parts of a table and a grid of ranks: the state of a rank, and small drawings of its use. */
-import { memo, type ReactElement } from 'react';
+import type { ReactElement } from 'react';
 
-import { bytes, bytesOf, memory, milliseconds } from '../../words/formats';
+import { bytes, bytesOf, memory } from '../../words/formats';
 import type { RankView, RunView, SlowView } from '../../protocol/run';
 import { words } from '../../words/panel';
 import { Mark } from '../Marks';
 import { type Held, heldWord } from '../Stall';
 
-/** The state of a rank, and its recent use. */
+/** The state of a rank. */
 export interface Standing {
   rank: RankView;
   /** true when it failed before all others */
   first: boolean;
   held: Held | undefined;
   slow: SlowView | null;
-  samples: readonly number[];
 }
 
 /** Return the word for a rank: its part in a stall, slowest, or its state. */
@@ -70,47 +69,6 @@ export function Bar({ fraction }: { fraction: number }): ReactElement {
   return (
     <span className="nbdist-bar" aria-hidden="true">
       <i style={{ width: `${Math.min(100, 100 * fraction)}%` }} />
-    </span>
-  );
-}
-
-const SAMPLES = 60;
-const SPARK_PX = 16;
-
-/** Draw the utilisation of the last two minutes, the newest sample at the right. The top is all of a GPU, or the most
- * cores ever used. */
-export const Sparkline = memo(function Sparkline({ samples }: { samples: readonly number[] }): ReactElement {
-  const full = Math.max(100, ...samples);
-  const points = samples.map((sample, at) => {
-    const height = Math.min(1, sample / full) * (SPARK_PX - 3);
-    return `${SAMPLES - samples.length + at},${(SPARK_PX - 1.5 - height).toFixed(1)}`;
-  });
-  return (
-    <svg
-      className="nbdist-spark"
-      viewBox={`0 0 ${SAMPLES - 1} ${SPARK_PX}`}
-      preserveAspectRatio="none"
-      aria-hidden="true"
-    >
-      <path className="nbdist-ground" d={`M0 ${SPARK_PX - 0.5}H${SAMPLES - 1}`} />
-      <polyline points={points.join(' ')} />
-    </svg>
-  );
-});
-
-/** Draw a step in milliseconds: the rank's own time, then, hatched, its wait for the others. */
-export function StepBar(step: { own: number; waiting: number }): ReactElement {
-  const [own, waiting] = [milliseconds(step.own), milliseconds(step.waiting)];
-  const share = (100 * step.own) / (step.own + step.waiting);
-  return (
-    <span className="nbdist-row" title={words.ownAndWaiting(own, waiting)}>
-      <span className="nbdist-step" aria-hidden="true">
-        <i style={{ width: `${share}%` }} />
-        <i className="nbdist-step-waiting" />
-      </span>
-      <span className="nbdist-step-figures">
-        {own} <span className="nbdist-quiet">{words.andMilliseconds(waiting)}</span>
-      </span>
     </span>
   );
 }
