@@ -145,7 +145,7 @@ function StopButton({ stopping, onStop }: { stopping: boolean; onStop: () => voi
 }
 
 /** Return the word for a run's state. */
-export function stateWord(view: RunView): string {
+function stateWord(view: RunView): string {
   return hangs(view) ? words.stalled : view.idle ? words.idle : words.run[view.state];
 }
 
