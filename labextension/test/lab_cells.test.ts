@@ -4,7 +4,6 @@ import {
   magicsAt,
   complete,
   firstLine,
-  optionAt,
   usedMagic,
   wantedOf,
   withFirstLine,
@@ -96,13 +95,6 @@ test('what is completed replaces the word that was begun', () => {
     start: 14,
     items: [{ text: '--framework', label: '--framework NAME' }],
   });
-});
-
-test('help is there for the option under the pointer alone', () => {
-  const line = '%%distributed --gpus 0 -d';
-  expect(optionAt(line, 16, OPTIONS)).toMatchObject({ from: 14, to: 20, option: OPTIONS[1] });
-  expect(optionAt(line, 21, OPTIONS)).toBeNull();
-  expect(optionAt('print(--gpus)', 8, OPTIONS)).toBeNull();
 });
 
 test.each([

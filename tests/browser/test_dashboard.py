@@ -291,7 +291,7 @@ def test_runs_are_compared_and_visualdl_shows_them(
         expect(sidebar.locator("[aria-checked=true]")).to_have_count(0)
 
 
-def test_options_are_completed_and_explained(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+def test_options_are_completed(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
     # what JupyterLab completes with may still be at it when its editor is disposed
     with notebook_page(lab_server, browser, "options", "%%distributed -n 2", keep=False) as (lab, page):
         editor = lab.cell(1).locator(".cm-content")
@@ -310,25 +310,6 @@ def test_options_are_completed_and_explained(lab_server: LabServer, browser: Bro
         expect(completer).not_to_contain_text("--nproc")
         page.screenshot(path=pictures / "completion-light.png")
         page.keyboard.press("Escape")
-
-        hovered = page.evaluate(
-            """() => {
-                const range = document.createRange();
-                const editor = document.querySelectorAll('.jp-Cell .cm-content')[1];
-                const walker = document.createTreeWalker(editor, NodeFilter.SHOW_TEXT);
-                for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-                    const at = node.nodeValue.indexOf('detach');
-                    if (at >= 0) {
-                        range.setStart(node, at);
-                        range.setEnd(node, at + 3);
-                        const { x, y, width, height } = range.getBoundingClientRect();
-                        return [x + width / 2, y + height / 2];
-                    }
-                }
-            }"""
-        )
-        page.mouse.move(*hovered)
-        expect(page.locator(".nbdist-help")).to_contain_text("return at once", timeout=10_000)
 
 
 def test_the_form_in_the_cell_s_toolbar_writes_into_that_cell_and_runs_it_in_a_kernel_without_nbdist(

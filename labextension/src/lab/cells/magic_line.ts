@@ -205,24 +205,3 @@ function spellings({ flags }: Option, begun: string): readonly string[] {
   const matches = flags.filter(each => each.startsWith(begun));
   return /^-\w$/.test(flags[0] ?? '') ? matches.slice(0, 1) : matches;
 }
-
-/** Return the option whose name is at this column, and where the name stands. */
-export function optionAt(
-  line: string,
-  column: number,
-  options: readonly Option[],
-): { option: Option; from: number; to: number } | null {
-  const magic = optionsOf(line);
-  if (magic === null) {
-    return null;
-  }
-  for (const match of line.matchAll(/(?<=\s)-[^\s=]+/g)) {
-    const from = match.index;
-    const to = from + match[0].length;
-    const option = options.find(each => each.flags.includes(match[0]) && each.magics.includes(magic));
-    if (option && from <= column && column <= to) {
-      return { option, from, to };
-    }
-  }
-  return null;
-}

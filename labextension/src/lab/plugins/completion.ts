@@ -1,7 +1,5 @@
-/** Options of `%%distributed` and `%%ranks` while they are typed, and what they do when one points at them. */
-import { type EditorView, hoverTooltip, type Tooltip } from '@codemirror/view';
+/** Options of `%%distributed` and `%%ranks`, and magics, while they are typed. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { EditorExtensionRegistry, IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import {
   type CompletionHandler,
   type ICompletionContext,
@@ -9,24 +7,21 @@ import {
   ICompletionProviderManager,
 } from '@jupyterlab/completer';
 
-import '../styles/links.css';
-import { element } from '../../page/nodes';
 import { localized } from '../../words/languages';
-import { complete, type Completion, magicsAt, optionAt, optionsOf } from '../cells/magic_line';
+import { complete, type Completion, magicsAt, optionsOf } from '../cells/magic_line';
 import type { Option } from '../services/client';
 import { IRunService } from '../tokens';
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: 'nbdist:completion',
-  description: 'Completion and help for the options of %%distributed and %%ranks.',
+  description: 'Completion of magics and of the options of %%distributed and %%ranks.',
   autoStart: true,
   requires: [IRunService],
-  optional: [ICompletionProviderManager, IEditorExtensionRegistry],
+  optional: [ICompletionProviderManager],
   activate: (
     _app: JupyterFrontEnd,
     service: IRunService,
     completers: ICompletionProviderManager | null,
-    editors: IEditorExtensionRegistry | null,
   ): void => {
     const options = new KnownOptions(service);
     const optionsAt = async (line: string, column: number, row: number): Promise<Completion | null> =>
@@ -34,13 +29,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
     completers?.registerProvider(new Completer('nbdist:options', 1200, optionsAt));
     const magics = (line: string, column: number) => Promise.resolve(magicsAt(line, column));
     completers?.registerProvider(new Completer('nbdist:magics', 400, magics));
-    editors?.addExtension({
-      name: 'nbdist:option-help',
-      factory: () =>
-        EditorExtensionRegistry.createImmutableExtension(
-          hoverTooltip((view, position) => helpAt(view, position, options)),
-        ),
-    });
   },
 };
 
@@ -93,30 +81,4 @@ class Completer implements ICompletionProvider {
     }));
     return { start: before + (completion?.start ?? column), end: before + column, items };
   }
-}
-
-async function helpAt(view: EditorView, position: number, options: KnownOptions): Promise<Tooltip | null> {
-  const line = view.state.doc.line(1);
-  if (position > line.to || optionsOf(line.text) === null) {
-    return null;
-  }
-  const match = optionAt(line.text, position, await options.get());
-  if (!match) {
-    return null;
-  }
-  return {
-    pos: match.from,
-    end: match.to,
-    above: true,
-    create: () => ({ dom: helpNode(match.option) }),
-  };
-}
-
-function helpNode({ flags, metavar, help, choices }: Option): HTMLElement {
-  const node = element('div', 'nbdist-help');
-  node.append(element('code', '', `${flags.join(', ')} ${metavar}`.trimEnd()), ` ${localized(help)}`);
-  if (choices.length) {
-    node.append(` (${choices.join(', ')})`);
-  }
-  return node;
 }
