@@ -48,14 +48,6 @@ export function runIn({ runId }: { runId?: unknown }): string {
   return typeof runId === 'string' ? runId : '';
 }
 
-/** Return the arguments of a command, as JupyterLab wants them described. */
-export function takes(...names: ('runId' | 'sweepId' | 'line' | 'tab')[]): {
-  args: { type: 'object'; properties: Record<string, { type: string }> };
-} {
-  const properties = names.map(name => [name, { type: name === 'line' ? 'number' : 'string' }] as const);
-  return { args: { type: 'object', properties: Object.fromEntries(properties) } };
-}
-
 /** milliseconds after which what waits is done all the same */
 const LATEST = 3000;
 

@@ -10,7 +10,7 @@ import { WidgetTracker } from '@jupyterlab/apputils';
 import { createElement } from 'react';
 
 import type { RunControls } from '../../views/RunPage';
-import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
+import { COMMANDS, type Execute, IRunService, runIn } from '../tokens';
 import { words } from '../../words/lab';
 import { bringUp, ranksIcon, RunWidget, ViewWidget } from './view_widget';
 
@@ -29,7 +29,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const tracker = new WidgetTracker<DashboardWidget>({ namespace: 'nbdist-dashboards' });
     app.commands.addCommand(COMMANDS.open, {
       label: words.open,
-      describedBy: takes('runId', 'tab'),
       execute: args => {
         const runId = runIn(args);
         if (!runId) {
@@ -58,9 +57,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
         return length > 1 ? words.compare(length) : words.compareTitle;
       },
       isVisible: args => chosen(args).length > 1,
-      describedBy: {
-        args: { type: 'object', properties: { runIds: { type: 'array', items: { type: 'string' } } } },
-      },
       execute: args => {
         const runIds = chosen(args);
         if (runIds.length > 1) {

@@ -14,7 +14,7 @@ import { words as panelWords } from '../../words/panel';
 import { cellAgain, cellOf, type CellSource, contentsPath, isNotebook } from '../cells/run_cell';
 import { firstLine, type Wanted, wantedOf, withFirstLine } from '../cells/magic_line';
 import type { Gpu } from '../services/client';
-import { COMMANDS, IRunService, runIn, takes } from '../tokens';
+import { COMMANDS, IRunService, runIn } from '../tokens';
 import { words } from '../../words/lab';
 import { ranksIcon, ViewWidget } from './view_widget';
 
@@ -50,13 +50,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
     app.commands.addCommand(COMMANDS.reveal, {
       label: words.reveal,
       isVisible: hasNotebook,
-      describedBy: takes('runId', 'line'),
       execute: given => atCell(given, position => reveal(position, Number(given['line'] ?? 0))),
     });
     app.commands.addCommand(COMMANDS.attach, {
       label: words.attach,
       caption: words.attachHint,
-      describedBy: takes('runId', 'line'),
       execute: async given => {
         const panel = notebooks.currentWidget;
         const runId = runIn(given);
@@ -71,13 +69,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
     app.commands.addCommand(COMMANDS.again, {
       label: panelWords.runAgain,
       isVisible: hasNotebook,
-      describedBy: takes('runId', 'line'),
       execute: given => atCell(given, ({ panel, at }) => runCell(panel, at)),
     });
     app.commands.addCommand(COMMANDS.againWith, {
       label: panelWords.runAgainWith,
       isVisible: given => service.runs.row(runIn(given))?.live === false,
-      describedBy: takes('runId'),
       execute: async given => {
         const position = await find(given);
         const place =
@@ -88,7 +84,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
     app.commands.addCommand(COMMANDS.scale, {
       label: words.scale,
       isVisible: given => service.runs.row(runIn(given))?.live === false,
-      describedBy: takes('runId'),
       execute: async given => {
         const position = await find(given);
         const panel = typeof position === 'string' ? notebooks.currentWidget : position.panel;
@@ -116,7 +111,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
     ] as const) {
       app.commands.addCommand(command, {
         label,
-        describedBy: takes('runId'),
         execute: async given => {
           const panel = notebooks.currentWidget;
           if (panel) {
@@ -159,7 +153,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
       caption: words.runOnRanksHint,
       isEnabled: isCode,
       isVisible: isCode,
-      describedBy: { args: { type: 'object', properties: { menu: { type: 'boolean' } } } },
       execute: given => form(chosen(given)),
     });
     // each button knows its cell: the page's current notebook may be another one than that which is clicked

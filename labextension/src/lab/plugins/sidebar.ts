@@ -12,7 +12,7 @@ import { createElement } from 'react';
 
 import { messageOf } from '../../page/nodes';
 import type { RunRow } from '../services/client';
-import { COMMANDS, type Execute, IRunService, runIn, takes } from '../tokens';
+import { COMMANDS, type Execute, IRunService, runIn } from '../tokens';
 import { words } from '../../words/lab';
 import { words as panelWords } from '../../words/panel';
 import { ranksIcon, ViewWidget } from './view_widget';
@@ -73,7 +73,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
       label: words.title,
       caption: words.showRuns,
       icon: ranksIcon,
-      describedBy: takes(),
       execute: () => app.shell.activateById(ID),
     });
 
@@ -93,13 +92,11 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
 
   commands.addCommand(COMMANDS.refresh, {
     label: words.refresh,
-    describedBy: takes(),
     execute: () => runs.refresh(),
   });
   commands.addCommand(COMMANDS.latest, {
     label: words.openLatest,
     isEnabled: ready,
-    describedBy: takes(),
     execute: () => {
       const latest = [...runs.knownRows].sort((a, b) => b.created - a.created)[0];
       return latest && (commands.execute(COMMANDS.open, { runId: latest.runId }) as Promise<void>);
@@ -108,7 +105,6 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
   commands.addCommand(COMMANDS.stop, {
     label: panelWords.stop,
     isVisible: args => runs.row(runIn(args))?.live ?? false,
-    describedBy: takes('runId'),
     execute: async args => {
       const runId = runIn(args);
       if (runId) {
@@ -120,7 +116,6 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
   commands.addCommand(COMMANDS.stopSweep, {
     label: words.stopSweep,
     isVisible: ({ sweepId }) => typeof sweepId === 'string',
-    describedBy: takes('sweepId'),
     execute: async ({ sweepId }) => {
       if (typeof sweepId === 'string') {
         const label = sweepId.split('-').slice(2).join('-');
@@ -133,7 +128,6 @@ function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void 
   commands.addCommand(COMMANDS.remove, {
     label: words.delete,
     isVisible: args => runs.row(runIn(args))?.live === false,
-    describedBy: takes('runId'),
     execute: async args => {
       const row = runs.row(runIn(args));
       if (!row || row.live) {
@@ -166,7 +160,6 @@ function addMarking(commands: JupyterFrontEnd['commands'], { runs, client }: IRu
   ): void => {
     commands.addCommand(command, {
       label: args => label(runs.row(runIn(args))),
-      describedBy: takes('runId'),
       execute: async args => {
         const row = runs.row(runIn(args));
         const change = row && (await ask(row));
