@@ -1,48 +1,7 @@
-/** A Python program as coloured lines with their numbers: keywords, texts, numbers and comments, no more. */
-import { type ReactElement, useLayoutEffect, useMemo, useRef } from 'react';
+/** A program as lines with their numbers. */
+import { type ReactElement, useLayoutEffect, useRef } from 'react';
 
 import { words } from '../words/panel';
-
-interface Piece {
-  text: string;
-  kind: '' | 'keyword' | 'string' | 'number' | 'comment';
-}
-
-const KEYWORDS =
-  'False|None|True|and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from' +
-  '|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield';
-const PIECES = new RegExp(
-  [
-    /(?<string>"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)/.source,
-    /(?<comment>#.*)/.source,
-    `(?<keyword>\\b(?:${KEYWORDS})\\b)`,
-    /(?<number>\b\d[\w.]*)/.source,
-  ].join('|'),
-  'g',
-);
-
-export function tokenLines(source: string): readonly (readonly Piece[])[] {
-  const lines: Piece[][] = [[]];
-  const add = (text: string, kind: Piece['kind']): void => {
-    text.split('\n').forEach((part, index) => {
-      if (index) {
-        lines.push([]);
-      }
-      if (part) {
-        lines.at(-1)!.push({ text: part, kind });
-      }
-    });
-  };
-  let end = 0;
-  for (const match of source.matchAll(PIECES)) {
-    const kind = Object.entries(match.groups!).find(([, text]) => text !== undefined)![0];
-    add(source.slice(end, match.index), '');
-    add(match[0], kind as Piece['kind']);
-    end = match.index + match[0].length;
-  }
-  add(source.slice(end), '');
-  return lines;
-}
 
 interface CodeProps {
   source: string;
@@ -55,17 +14,17 @@ interface CodeProps {
 }
 
 export function Code({ source, line, around, first = 1 }: CodeProps): ReactElement {
-  const lines = useMemo(() => tokenLines(source), [source]);
+  const lines = source.split('\n');
   // the magic's line, which is no part of the program, is an empty one in its place
   const begin = Math.max(
     0,
-    lines.findIndex(pieces => pieces.some(({ text }) => text.trim())),
+    lines.findIndex(text => text.trim()),
   );
   const from = around === undefined || line === null ? begin : Math.max(begin, line - 1 - around);
   const until = around === undefined || line === null ? lines.length : line + around;
   return (
     <div className="nbdist-code">
-      {lines.slice(from, until).map((pieces, index) => {
+      {lines.slice(from, until).map((text, index) => {
         const number = from + index + first;
         return (
           <div
@@ -74,13 +33,7 @@ export function Code({ source, line, around, first = 1 }: CodeProps): ReactEleme
             aria-current={number === line ? 'location' : undefined}
           >
             <span className="nbdist-code-number">{number}</span>
-            <span>
-              {pieces.map(({ text, kind }, at) => (
-                <span key={at} data-kind={kind || undefined}>
-                  {text}
-                </span>
-              ))}
-            </span>
+            <span>{text}</span>
           </div>
         );
       })}
