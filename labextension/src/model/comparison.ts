@@ -105,7 +105,7 @@ export function sweepNews(given: unknown): SweepNews {
 const CODED = new Set(['run', 'code', 'machine', 'time', 'training']);
 const METRICS = new Set(['last', 'best', 'at']);
 
-/** Columns that are shown at first: of these groups so many, and so many in all. */
+/** Columns that are shown: of these groups so many, and so many in all. */
 const FIRST: Readonly<Record<string, number>> = { last: 4, best: 2, at: 2 };
 const MOST = 16;
 
@@ -123,16 +123,15 @@ export function columnKey({ group, name }: Pick<ComparedRow, 'group' | 'name'>):
   return `${group}/${name}`;
 }
 
-/** Return the keys of the columns shown at first: those in which the runs differ. */
-export function firstColumns(columns: readonly ComparedRow[]): string[] {
+/** Return the columns that are shown: those in which the runs differ. */
+export function firstColumns(columns: readonly ComparedRow[]): readonly ComparedRow[] {
   const differing = columns.filter(({ differs }) => differs);
   return differing
     .filter((column, at) => {
       const before = differing.slice(0, at).filter(({ group }) => group === column.group);
       return before.length < (FIRST[column.group] ?? MOST);
     })
-    .slice(0, MOST)
-    .map(columnKey);
+    .slice(0, MOST);
 }
 
 export function columnName({ group, name }: ComparedRow): string {

@@ -187,9 +187,6 @@ export const WORDS = inBoth(tr => ({
   } as Record<string, string>,
   // runs beside each other
   comparedRuns: tr('Compared runs', '所比较的运行'),
-  columnsShown: tr('Columns ({0})', '列（{0}）'),
-  columnsDiffering: tr('Only differences', '仅看差异'),
-  columnsAll: tr('All', '全部'),
   sortBy: tr('Sort by {0}', '按 {0} 排序'),
   drawAll: tr('Draw the curves of all runs', '绘制所有运行的曲线'),
   drawRun: tr('Draw the curves of {0}', '绘制 {0} 的曲线'),

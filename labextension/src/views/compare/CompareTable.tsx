@@ -14,7 +14,7 @@ import {
   timeOf,
 } from '../../model/comparison';
 import { words } from '../../words/panel';
-import { BestRun, Button, Mark, inColourOf } from '../Marks';
+import { BestRun, Mark, inColourOf } from '../Marks';
 import { TimeBar } from '../TimeBar';
 
 interface TableProps {
@@ -37,14 +37,9 @@ export interface Sorting {
 export function CompareTable(props: TableProps): ReactElement {
   const { compared, names, drawn, onDrawn } = props;
   const columns = useMemo(() => comparisonColumns(compared), [compared]);
-  const first = useMemo(() => firstColumns(columns), [columns]);
-  const [chosen, setChosen] = useState<readonly string[] | null>(null);
   const [sorting, setSorting] = useState<Sorting | null>(null);
   const { key, descending } = sorting ?? props.sort ?? { key: '', descending: false };
-  const shown = useMemo(() => {
-    const keys = new Set(chosen ?? first);
-    return columns.filter(column => keys.has(columnKey(column)));
-  }, [columns, chosen, first]);
+  const shown = useMemo(() => firstColumns(columns), [columns]);
   const order =
     !sorting && props.sort
       ? props.sort.order
@@ -57,69 +52,64 @@ export function CompareTable(props: TableProps): ReactElement {
     setSorting(by !== key ? { key: by, descending: false } : { key: descending ? '' : by, descending: true });
   const all = drawn.size >= compared.runs.length && compared.runs.every((_, run) => drawn.has(run));
   return (
-    <>
-      <div className="nbdist-row nbdist-tools" role="toolbar" aria-label={words.comparedRuns}>
-        <ColumnPicker columns={columns} step={compared.step} chosen={chosen ?? first} onChoose={setChosen} />
-      </div>
-      <div
-        className="nbdist-table-frame nbdist-compare-table"
-        role="region"
-        aria-label={words.comparedRuns}
-        tabIndex={0}
-      >
-        <table className="nbdist-table">
-          <thead>
-            <tr>
-              <th scope="col">
-                <input
-                  type="checkbox"
-                  aria-label={words.drawAll}
-                  title={words.drawAll}
-                  checked={all}
-                  onChange={() => onDrawn(new Set(all ? [] : compared.runs.keys()))}
-                />
-              </th>
-              {shown.map(column => {
-                const name = columnName(column);
-                const group = groupName(column, compared.step);
-                const by = columnKey(column) === key;
-                return (
-                  <th
-                    key={columnKey(column)}
-                    scope="col"
-                    aria-sort={by ? (descending ? 'descending' : 'ascending') : undefined}
-                  >
-                    <button
-                      type="button"
-                      className="nbdist-link nbdist-sort"
-                      title={words.sortBy(name + words.comma + group)}
-                      onClick={() => sortBy(columnKey(column))}
-                    >
-                      <b>{name}</b> {by && (descending ? '▾' : '▴')}
-                      <span>{group}</span>
-                    </button>
-                  </th>
-                );
-              })}
-            </tr>
-          </thead>
-          <tbody>
-            {order.map(run => (
-              <Row
-                key={compared.runs[run]!.runId}
-                compared={compared}
-                run={run}
-                name={names[run]!}
-                columns={shown}
-                drawn={drawn.has(run)}
-                onDrawn={onDrawn}
-                onOpen={props.onOpen}
+    <div
+      className="nbdist-table-frame nbdist-compare-table"
+      role="region"
+      aria-label={words.comparedRuns}
+      tabIndex={0}
+    >
+      <table className="nbdist-table">
+        <thead>
+          <tr>
+            <th scope="col">
+              <input
+                type="checkbox"
+                aria-label={words.drawAll}
+                title={words.drawAll}
+                checked={all}
+                onChange={() => onDrawn(new Set(all ? [] : compared.runs.keys()))}
               />
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </>
+            </th>
+            {shown.map(column => {
+              const name = columnName(column);
+              const group = groupName(column, compared.step);
+              const by = columnKey(column) === key;
+              return (
+                <th
+                  key={columnKey(column)}
+                  scope="col"
+                  aria-sort={by ? (descending ? 'descending' : 'ascending') : undefined}
+                >
+                  <button
+                    type="button"
+                    className="nbdist-link nbdist-sort"
+                    title={words.sortBy(name + words.comma + group)}
+                    onClick={() => sortBy(columnKey(column))}
+                  >
+                    <b>{name}</b> {by && (descending ? '▾' : '▴')}
+                    <span>{group}</span>
+                  </button>
+                </th>
+              );
+            })}
+          </tr>
+        </thead>
+        <tbody>
+          {order.map(run => (
+            <Row
+              key={compared.runs[run]!.runId}
+              compared={compared}
+              run={run}
+              name={names[run]!}
+              columns={shown}
+              drawn={drawn.has(run)}
+              onDrawn={onDrawn}
+              onOpen={props.onOpen}
+            />
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 
@@ -174,46 +164,3 @@ const Row = memo(function Row(props: RowProps): ReactElement {
     </tr>
   );
 });
-
-interface PickerProps {
-  columns: readonly ComparedRow[];
-  step: number | null;
-  chosen: readonly string[];
-  /** null for those that are shown at first */
-  onChoose: (keys: readonly string[] | null) => void;
-}
-
-function ColumnPicker({ columns, step, chosen, onChoose }: PickerProps): ReactElement {
-  const groups = [...new Set(columns.map(({ group }) => group))];
-  const toggle = (key: string): void =>
-    onChoose(chosen.includes(key) ? chosen.filter(each => each !== key) : [...chosen, key]);
-  return (
-    <details className="nbdist-menu nbdist-columns">
-      <summary className="nbdist-button">{words.columnsShown(chosen.length)}</summary>
-      <div className="nbdist-popup nbdist-columns-list">
-        <div className="nbdist-row">
-          <Button label={words.columnsDiffering} onClick={() => onChoose(null)} />
-          <Button label={words.columnsAll} onClick={() => onChoose(columns.map(columnKey))} />
-        </div>
-        {groups.map(group => {
-          const members = columns.filter(column => column.group === group);
-          return (
-            <fieldset key={group}>
-              <legend className="nbdist-fine">{groupName(members[0]!, step)}</legend>
-              {members.map(column => (
-                <label className="nbdist-row" key={columnKey(column)} data-differs={column.differs}>
-                  <input
-                    type="checkbox"
-                    checked={chosen.includes(columnKey(column))}
-                    onChange={() => toggle(columnKey(column))}
-                  />
-                  {columnName(column)}
-                </label>
-              ))}
-            </fieldset>
-          );
-        })}
-      </div>
-    </details>
-  );
-}
