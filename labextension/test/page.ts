@@ -21,3 +21,9 @@ Object.assign(globalThis, {
 if ('HTMLCanvasElement' in globalThis) {
   HTMLCanvasElement.prototype.getContext = () => null;
 }
+
+/** Choose an option as a browser does: testing-library's `change` is an `input` event. */
+export function chooseIn(list: HTMLElement, option: string): void {
+  (list as HTMLSelectElement).value = option;
+  list.dispatchEvent(new Event('change', { bubbles: true }));
+}

@@ -1,7 +1,6 @@
 /** The first line of a run: state, name, how far, how long, Stop, and the menu of what is done seldom. */
-import { type KeyboardEvent, memo, type ReactElement, useEffect, useRef, useState } from 'react';
+import { memo, type ReactElement, useEffect, useRef, useState } from 'react';
 
-import { moved } from './keys';
 import { clock, doneText, dotted } from '../words/formats';
 import type { PageAction } from '../page/actions';
 import type { Progress, RunView } from '../protocol/run';
@@ -186,88 +185,44 @@ function Elapsed({ view, viewAt, knownUntil, narrow }: HeaderProps): ReactElemen
   return <span className="nbdist-small nbdist-elapsed">{narrow ? time : words.elapsed(time)}</span>;
 }
 
-interface MenuItem {
-  name: string;
-  /** the command it copies or runs */
-  code?: string;
-  act: () => void;
-}
+type MenuItem = readonly [name: string, act: () => void];
 
 function menuItems({ view, narrow, onCopy, onBoard, onAct, onCopyCell }: HeaderProps): readonly MenuItem[] {
   const { label, live } = view;
-  const attaching = `%dist_attach ${label}`;
-  const exporting = `%dist_export ${label}`;
-  return [
-    // of a run that has ended the head has these as buttons; a short output cuts a long menu off
-    ...(onAct && (live || (narrow && view.checkpoint))
-      ? [{ name: words.openDashboard, act: () => onAct('open') }]
-      : []),
-    ...(onAct && !live ? [{ name: words.runAgainWith, act: () => onAct('againWith') }] : []),
-    ...(onCopyCell && !onAct && !live ? [{ name: words.copyCell, act: onCopyCell }] : []),
-    { name: words.exportRun, code: exporting, act: () => (onAct ? onAct('export') : onCopy(exporting)) },
-    { name: words.copyName, act: () => onCopy(label) },
-    { name: words.showAgain, code: attaching, act: () => onCopy(attaching) },
-    ...(onBoard ? [{ name: words.openBoard, act: onBoard }] : []),
+  const items: readonly (MenuItem | false | null | undefined)[] = [
+    // of a run that has ended the head has these as buttons
+    onAct && (live || (narrow && view.checkpoint !== '')) && [words.openDashboard, () => onAct('open')],
+    onAct && !live && [words.runAgainWith, () => onAct('againWith')],
+    onCopyCell && !onAct && !live && [words.copyCell, onCopyCell],
+    [words.exportRun, () => (onAct ? onAct('export') : onCopy(`%dist_export ${label}`))],
+    [words.copyName, () => onCopy(label)],
+    [words.showAgain, () => onCopy(`%dist_attach ${label}`)],
+    onBoard && [words.openBoard, onBoard],
   ];
+  return items.filter((item): item is MenuItem => Boolean(item));
 }
 
-const focusFirst = (menu: HTMLElement | null): void => menu?.querySelector('button')?.focus();
-
-/** Draw the ⋯ menu of a run. */
+/** Draw the ⋯ menu of a run: the browser's own list, which no short output cuts off. */
 function RunMenu(props: HeaderProps): ReactElement {
-  const [open, setOpen] = useState(false);
-  const root = useRef<HTMLSpanElement>(null);
-  useEffect(() => {
-    const elsewhere = ({ target }: Event): void => {
-      if (!root.current?.contains(target as Node)) {
-        setOpen(false);
-      }
-    };
-    document.addEventListener('pointerdown', elsewhere);
-    return () => document.removeEventListener('pointerdown', elsewhere);
-  }, []);
-  const close = (): void => {
-    setOpen(false);
-    root.current?.querySelector('button')?.focus();
-  };
-  const key = (event: KeyboardEvent<HTMLElement>): void => {
-    const items = [...event.currentTarget.querySelectorAll('button')];
-    const to = moved(event.key, items.indexOf(event.target as HTMLButtonElement), items.length);
-    if (event.key === 'Escape' || event.key === 'Tab') {
-      close();
-      event.preventDefault();
-    } else if (to !== null) {
-      items[to]!.focus();
-      event.preventDefault();
-    }
-    event.stopPropagation();
-  };
+  const items = menuItems(props);
   return (
-    <span className="nbdist-menu" ref={root}>
-      <Button
-        icon="menu"
-        label={words.menu}
-        bare
-        aria-haspopup="menu"
-        aria-expanded={open}
-        onClick={() => setOpen(!open)}
-      />
-      {open && (
-        <div
-          role="menu"
-          aria-label={words.menu}
-          className="nbdist-popup nbdist-menu-items"
-          ref={focusFirst}
-          onKeyDown={key}
-          onClick={close}
-        >
-          {menuItems(props).map(({ name, code, act }) => (
-            <button type="button" role="menuitem" tabIndex={-1} key={name} onClick={act}>
-              {name} {code && <code>{code}</code>}
-            </button>
-          ))}
-        </div>
-      )}
-    </span>
+    <select
+      className="nbdist-button nbdist-bare nbdist-menu"
+      aria-label={words.menu}
+      title={words.menu}
+      value=""
+      onChange={({ currentTarget }) => {
+        const [, act] = items.find(([name]) => name === currentTarget.value)!;
+        currentTarget.value = '';
+        act();
+      }}
+    >
+      <option value="" hidden>
+        ⋯
+      </option>
+      {items.map(([name]) => (
+        <option key={name}>{name}</option>
+      ))}
+    </select>
   );
 }

@@ -51,7 +51,6 @@ const ICONS = {
   firstError: 'M8 2.5l6 11H2zM8 6.5v3.5M8 12h.01',
   follow: 'M8 2.5v8M4.5 7.5L8 11l3.5-3.5M3 13.5h10',
   lines: 'M3 4h10M3 8h10M3 12h6',
-  menu: 'M3.5 8h.01M8 8h.01M12.5 8h.01',
   metrics: 'M2.5 2.5v11h11M5 10l2.5-3 2 1.5L13 4.5',
   next: 'M4 6l4 4 4-4',
   open: 'M3.5 3.5h9v9h-9zM3.5 6.5h9',
@@ -72,7 +71,7 @@ export type IconName = keyof typeof ICONS;
 export function Icon({ name }: { name: IconName }): ReactElement {
   return (
     <svg className="nbdist-icon" viewBox="0 0 16 16" aria-hidden="true">
-      <path d={ICONS[name]} strokeWidth={name === 'menu' ? 2 : undefined} />
+      <path d={ICONS[name]} />
     </svg>
   );
 }
