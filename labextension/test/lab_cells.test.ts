@@ -5,8 +5,8 @@ import {
   complete,
   firstLine,
   usedMagic,
-  wantedOf,
   withFirstLine,
+  withRanks,
 } from '../src/lab/cells/magic_line';
 import { type Option, type RunRow, runRow } from '../src/lab/services/client';
 import { row, running } from './lab_fakes';
@@ -41,38 +41,18 @@ test.each([
 test.each([
   ['a cell without the line gets it', 'x = 1', '%%distributed -n 2\nx = 1'],
   ['the line is changed in place', '%%distributed -n 8\nx = 1', '%%distributed -n 2\nx = 1'],
-  [
-    'what the form does not know stays as written',
-    '%%distributed --gpus=0,1 --env A="b c" --timeout 5m -d\nx',
-    '%%distributed -n 2 --env A="b c" --timeout 5m\nx',
-  ],
-  ['an empty cell stays empty below', '%%distributed', '%%distributed -n 2\n'],
-  [
-    'the other spelling of an option goes',
-    '%%distributed --nproc_per_node 4 --name a\n',
-    '%%distributed -n 2\n',
-  ],
+  ['an empty cell stays empty below', '%%distributed', '%%distributed -n 2'],
 ])('%s', (_about, source, written) => {
-  const wanted = { onGpus: false, gpus: [], count: 2, name: '', framework: 'auto', detach: false } as const;
-  expect(withFirstLine(source, wanted)).toBe(written);
+  expect(withFirstLine(source, '%%distributed -n 2')).toBe(written);
 });
 
-test('the form begins with what the line says, and writes it again', () => {
-  const source = '%%distributed --gpus 0,3 --framework paddle --name "my net" -d\nx';
-
-  const wanted = wantedOf(source);
-
-  expect(wanted).toEqual({
-    onGpus: true,
-    gpus: [0, 3],
-    count: 2,
-    name: 'my net',
-    framework: 'paddle',
-    detach: true,
-  });
-  expect(withFirstLine(source, wanted)).toBe(
-    '%%distributed --gpus 0,3 --framework paddle --name "my net" -d\nx',
-  );
+test.each([
+  ['%%distributed', '%%distributed -n 2'],
+  ['%%distributed --gpus=0,1 --env A="b c" -d', '%%distributed -n 2 --env A="b c" -d'],
+  ['%%distributed --name a --nproc_per_node 4', '%%distributed -n 2 --name a'],
+  ['%%distributed --devices "0, 1" --nodes 3', '%%distributed -n 2 --nodes 3'],
+])('the ranks of %s are others, and the rest stays as written', (line, written) => {
+  expect(withRanks(line, '-n 2')).toBe(written);
 });
 
 test.each([
@@ -195,23 +175,6 @@ test("a copy of a run's cell begins as the cell does, and without one as the run
   expect(cellAgain(cells, '\ngone()\n', '%%distributed --nproc 4')).toBe('%%distributed --nproc 4\ngone()\n');
   expect(cellAgain(cells, 'import this', '%distributed --nproc 2 /a/train.py --lr 0.1')).toBe(
     '%distributed --nproc 2 /a/train.py --lr 0.1',
-  );
-});
-
-test('the form reads and changes a line as the server writes it', () => {
-  const line = '%%distributed --nproc 3 --framework torch --retries 2 --name mine';
-  const before = wantedOf(`${line}\ntrain()`);
-
-  expect(before).toEqual({
-    onGpus: false,
-    gpus: [],
-    count: 3,
-    name: 'mine',
-    framework: 'torch',
-    detach: false,
-  });
-  expect(withFirstLine(`${line}\ntrain()`, { ...before, onGpus: true, gpus: [0, 1], count: 2 })).toBe(
-    '%%distributed --gpus 0,1 --framework torch --name mine --retries 2\ntrain()',
   );
 });
 

@@ -283,15 +283,15 @@ test('the form writes the first line of a cell, and that of a run which is start
 
   answers.push('Write');
   const written = commands.execute(COMMANDS.runOnRanks);
-  fireEvent.click(await screen.findByLabelText('On GPUs'));
-  await shown('%%distributed --gpus 0,1');
+  fireEvent.click(await screen.findByRole('button', { name: '--gpus 0,1' }));
   await written;
   expect(cell.source).toBe('%%distributed --gpus 0,1\nfirst\nsecond');
   document.querySelector('.nbdist-form')!.remove();
 
   answers.push('Insert below');
   const inserted = commands.execute(COMMANDS.againWith, { runId: RUN });
-  fireEvent.input(await screen.findByLabelText('Name'), { target: { value: 'again' } });
+  const line = '%%distributed --gpus 0,1 --name again';
+  fireEvent.input(await screen.findByLabelText('First line of the cell'), { target: { value: line } });
   await inserted;
   expect(panels[0]!.content.activeCell!.source).toContain('--gpus 0,1 --name again\nfirst');
 });

@@ -1,18 +1,7 @@
-/** The line `%%distributed …`: its words, its completion, the choices of a form in it. */
+/** The line `%%distributed …`: its words, its completion, and other ranks in it. */
 import type { Option } from '../services/client';
 
 const MAGIC = '%%distributed';
-
-/** The choices of the form. */
-export interface Wanted {
-  /** ranks on GPUs of these ids, else so many on the CPU */
-  onGpus: boolean;
-  gpus: readonly number[];
-  count: number;
-  name: string;
-  framework: string;
-  detach: boolean;
-}
 
 /** Return the words of a line as a shell splits them, with the quotes that they were written with. */
 function wordsOf(line: string): string[] {
@@ -75,87 +64,19 @@ export function magicsAt(line: string, column: number): Completion | null {
   return begun ? { start: column - begun.length, items: items.map(text => ({ text, label: text })) } : null;
 }
 
-const COUNT = ['-n', '--nproc', '--nproc_per_node', '--nproc-per-node'];
-const GPUS = ['--gpus', '--selected_gpus', '--devices'];
-const NAME = ['--name'];
-const FRAMEWORK = ['--framework'];
-const DETACH = ['-d', '--detach'];
-const ASKED: readonly (readonly string[])[] = [COUNT, GPUS, NAME, FRAMEWORK];
+/** The options that say which ranks there are, each with its value. */
+const RANKS =
+  /\s(?:-n|--nproc(?:[-_]per[-_]node)?|--gpus|--selected_gpus|--devices)(?:\s+|=)(?:"[^"]*"|[^\s"]+)/g;
 
-/** Return the choices that the cell's first line makes now, as far as the form knows them. */
-export function wantedOf(source: string): Wanted {
-  const wanted = {
-    onGpus: false,
-    gpus: [] as number[],
-    count: 2,
-    name: '',
-    framework: 'auto',
-    detach: false,
-  };
-  for (const { flag, value } of pairs(wordsOf(firstLine(source) ?? '').slice(1))) {
-    if (COUNT.includes(flag) && /^\d+$/.test(value)) {
-      wanted.count = Number(value);
-    } else if (GPUS.includes(flag) && /^[\d, ]+$/.test(unquoted(value))) {
-      wanted.onGpus = true;
-      wanted.gpus = unquoted(value).split(',').map(Number);
-    } else if (NAME.includes(flag)) {
-      wanted.name = unquoted(value);
-    } else if (FRAMEWORK.includes(flag)) {
-      wanted.framework = value;
-    } else if (DETACH.includes(flag)) {
-      wanted.detach = true;
-    }
-  }
-  return wanted;
+/** Return the first line of a cell with these ranks, `-n 2` or `--gpus 0,1`; the rest of it stays as written. */
+export function withRanks(line: string, ranks: string): string {
+  return line.replace(RANKS, '').replace(MAGIC, `${MAGIC} ${ranks}`);
 }
 
-/** Return the cell with this first line: options that the form does not know stay as they were written. */
-export function withFirstLine(source: string, wanted: Wanted): string {
+/** Return the cell with this first line. */
+export function withFirstLine(source: string, line: string): string {
   const before = firstLine(source);
-  const kept = pairs(wordsOf(before ?? '').slice(1))
-    .filter(({ flag }) => ![...ASKED, DETACH].some(flags => flags.includes(flag)))
-    .map(({ written }) => written);
-  const { onGpus, gpus, count, name, framework, detach } = wanted;
-  const words = [
-    MAGIC,
-    onGpus ? `--gpus ${gpus.join(',')}` : `-n ${count}`,
-    ...(framework === 'auto' ? [] : [`--framework ${framework}`]),
-    ...(name ? [`--name ${quoted(name)}`] : []),
-    ...(detach ? ['-d'] : []),
-    ...kept,
-  ];
-  const rest = before === null ? source : source.slice(before.length).replace(/^\n/, '');
-  return `${words.join(' ')}\n${rest}`;
-}
-
-interface Pair {
-  flag: string;
-  value: string;
-  written: string;
-}
-
-/** Return flags with their values: a word that is no flag belongs to the flag before it. */
-function pairs(words: readonly string[]): readonly Pair[] {
-  const options: Pair[] = [];
-  for (const word of words) {
-    const last = options.at(-1);
-    if (word.startsWith('-') || !last) {
-      const [flag, ...value] = word.split('=');
-      options.push({ flag: flag!, value: value.join('='), written: word });
-    } else {
-      last.value = last.value ? `${last.value} ${word}` : word;
-      last.written += ` ${word}`;
-    }
-  }
-  return options;
-}
-
-function unquoted(word: string): string {
-  return word.replace(/^(["'])(.*)\1$/, '$2');
-}
-
-function quoted(text: string): string {
-  return /^[\w.-]+$/.test(text) ? text : `"${text.replace(/["\\]/g, '')}"`;
+  return before === null ? `${line}\n${source}` : line + source.slice(before.length);
 }
 
 /** The completions at the cursor. */

@@ -12,7 +12,7 @@ import { createElement } from 'react';
 import { actForPanels } from '../../page/actions';
 import { words as panelWords } from '../../words/panel';
 import { cellAgain, cellOf, type CellSource, contentsPath, isNotebook } from '../cells/run_cell';
-import { firstLine, type Wanted, wantedOf, withFirstLine } from '../cells/magic_line';
+import { firstLine, withFirstLine } from '../cells/magic_line';
 import type { Gpu } from '../services/client';
 import { COMMANDS, IRunService, runIn } from '../tokens';
 import { words } from '../../words/lab';
@@ -194,9 +194,8 @@ async function runCell(panel: NotebookPanel, at: number): Promise<void> {
 export async function runWithLine(panel: NotebookPanel, output: Node, line: string): Promise<void> {
   const at = panel.content.widgets.findIndex(({ node }) => node.contains(output));
   const shared = panel.content.widgets[at]?.model.sharedModel;
-  const before = shared && firstLine(shared.getSource());
-  if (shared && before) {
-    shared.setSource(line + shared.getSource().slice(before.length));
+  if (shared && firstLine(shared.getSource())) {
+    shared.setSource(withFirstLine(shared.getSource(), line));
     await runCell(panel, at);
   }
 }
@@ -287,26 +286,24 @@ function cellAround(notebooks: INotebookTracker, node: HTMLElement | undefined):
   return cells[0] ?? null;
 }
 
-/** Show the form for a cell; return the choices and true to run it, or null when it was cancelled. */
-async function askRanks(
+/** Show the form for a cell; return its first line and true to run it, or null when it was cancelled. */
+async function askLine(
   { client }: IRunService,
   source: string,
   title: string,
   [write, run]: readonly [string, string],
-): Promise<{ wanted: Wanted; run: boolean } | null> {
+): Promise<{ line: string; run: boolean } | null> {
+  const before = firstLine(source) ?? '%%distributed -n 2';
+  let line = before;
   // without the server's side the form still writes lines for the CPU
   const gpus: readonly Gpu[] = await client.devices().then(
     devices => devices.gpus,
     () => [],
   );
-  const written = wantedOf(source);
-  const free = gpus.filter(({ holders }) => !holders.length).map(({ index }) => index);
-  const before = written.onGpus ? written : { ...written, gpus: free };
-  let wanted: Wanted | null = before;
   const body = new ViewWidget(async () => {
     const { RanksForm } = await import('../views/RanksForm');
-    const onChange = (changed: Wanted | null): void => void (wanted = changed);
-    return createElement(RanksForm, { source, before, gpus, onChange });
+    const onChange = (changed: string): void => void (line = changed);
+    return createElement(RanksForm, { before, gpus, onChange });
   });
   const { button } = await showDialog({
     title,
@@ -318,13 +315,13 @@ async function askRanks(
     ],
     defaultButton: 2,
   });
-  return button.accept && wanted ? { wanted, run: button.label === run } : null;
+  return button.accept && firstLine(line) ? { line, run: button.label === run } : null;
 }
 
-/** Show the form and write its choices into this cell; return the problem, if any. */
+/** Show the form and write its line into this cell; return the problem, if any. */
 async function runOnRanks(service: IRunService, notebooks: INotebookTracker, cell: Cell): Promise<string> {
   const { sharedModel } = cell.model;
-  const answer = await askRanks(service, sharedModel.getSource(), words.formTitle, [
+  const answer = await askLine(service, sharedModel.getSource(), words.formTitle, [
     words.formWrite,
     words.formRun,
   ]);
@@ -335,7 +332,7 @@ async function runOnRanks(service: IRunService, notebooks: INotebookTracker, cel
   if (!panel) {
     return words.noCellFound('');
   }
-  sharedModel.setSource(withFirstLine(sharedModel.getSource(), answer.wanted));
+  sharedModel.setSource(withFirstLine(sharedModel.getSource(), answer.line));
   if (answer.run) {
     await runCell(panel, panel.content.widgets.indexOf(cell));
   }
@@ -364,15 +361,15 @@ async function runAgainWith(
   const { panel, at } = position;
   const source = cellAgain(cellsOf(panel), cell, line);
   const answer = firstLine(source)
-    ? await askRanks(service, source, panelWords.runAgainWith, [words.formInsert, words.formInsertRun])
-    : { wanted: null, run: false };
+    ? await askLine(service, source, panelWords.runAgainWith, [words.formInsert, words.formInsertRun])
+    : { line: '', run: false };
   if (!answer) {
     return '';
   }
   panel.content.activeCellIndex = at;
   NotebookActions.insertBelow(panel.content);
   const { activeCellIndex, activeCell } = panel.content;
-  activeCell?.model.sharedModel.setSource(answer.wanted ? withFirstLine(source, answer.wanted) : source);
+  activeCell?.model.sharedModel.setSource(answer.line ? withFirstLine(source, answer.line) : source);
   if (answer.run) {
     await runCell(panel, activeCellIndex);
   }
