@@ -4,7 +4,6 @@ import {
   clock,
   device,
   figure,
-  median,
   milliseconds,
   rate,
   stepParts,
@@ -56,7 +55,6 @@ test('memory is in the unit of the whole', () => {
 test('small things', () => {
   expect([rate(7.94), rate(126.4), rate(0.314)]).toEqual(['7.9', '126', '0.31']);
   expect([device('gpu 1'), device('cpu')]).toEqual(['GPU 1', 'CPU']);
-  expect([median([3, 1, 2]), median([4, 1]), median([])]).toEqual([2, 2.5, null]);
 });
 
 test('a step is a rank’s own time and what it waits for others', () => {

@@ -136,5 +136,5 @@ test('once the run has ended, what its ranks used is called peak and mean', () =
   };
 
   expect(ranksOf(ended(2)).textContent).toMatch(/Peak memory.*Mean utilisation.*Mean step rate.*8\.0/);
-  expect(ranksOf(ended(9)).textContent).toMatch(/Mean utilisation.*Peak memory.*Mean step rate/);
+  expect(ranksOf(ended(9)).textContent).toMatch(/Mean utilisation 0–200 %.*Peak memory.*Mean step rate/);
 });

@@ -98,48 +98,13 @@ export function device(name: string): string {
   return name.replace(/^(cpu|gpu)\b/, word => word.toUpperCase());
 }
 
-export function median(values: readonly number[]): number | null {
-  const sorted = [...values].sort((a, b) => a - b);
-  const half = sorted.length >> 1;
-  return sorted.length === 0
-    ? null
-    : sorted.length % 2
-      ? sorted[half]!
-      : (sorted[half - 1]! + sorted[half]!) / 2;
+/** Return the percentage that counts as full: all of a GPU, or of the most cores that any rank uses. */
+export function fullOf(ranks: readonly RankView[]): number {
+  const most = Math.max(...ranks.map(rank => utilisation(rank) ?? 0));
+  return Math.max(100, Math.ceil(most / 100) * 100);
 }
 
-export type Measure = 'utilisation' | 'memory' | 'rate';
-export const MEASURES: readonly Measure[] = ['utilisation', 'memory', 'rate'];
-export const STEPS = 5;
-
-export function measured(rank: RankView, measure: Measure): number | null {
-  switch (measure) {
-    case 'utilisation':
-      return utilisation(rank);
-    case 'memory':
-      return memory(rank)?.used ?? null;
-    case 'rate':
-      return rank.rate;
-  }
-}
-
-export function measureText(value: number, measure: Measure): string {
-  return { utilisation: percent, memory: bytes, rate }[measure](value);
-}
-
-/** Return the value that counts as full: all of a GPU or of the memory, where that is known, else the most of any rank. */
-export function fullOf(ranks: readonly RankView[], measure: Measure): number {
-  const most = Math.max(0, ...ranks.map(rank => measured(rank, measure) ?? 0));
-  if (measure === 'utilisation') {
-    return Math.max(100, Math.ceil(most / 100) * 100);
-  }
-  const whole = measure === 'memory' ? Math.max(0, ...ranks.map(rank => memory(rank)?.total ?? 0)) : 0;
-  return whole || most || 1;
-}
-
-export function fullText(full: number, measure: Measure): string {
-  return measure === 'memory' ? bytesOf(full, full)[1] : measureText(full, measure);
-}
+const STEPS = 5;
 
 /** Return 0…4, null when unknown. */
 export function stepOf(value: number | null, full: number): number | null {
@@ -157,24 +122,4 @@ export function byNode(ranks: readonly RankView[]): readonly NodeRanks[] {
     nodes.set(rank.node, [...(nodes.get(rank.node) ?? []), rank]);
   }
   return [...nodes].map(([node, members]) => ({ node, ranks: members }));
-}
-
-/** Return the middle of all ranks, and the node that is lowest where there are several and they differ. */
-export function spread(
-  ranks: readonly RankView[],
-  measure: Measure,
-): { median: number; node: number | null; lowest: number } | null {
-  const known = (of: readonly RankView[]): number[] =>
-    of.map(rank => measured(rank, measure)).filter(value => value !== null);
-  const middle = median(known(ranks));
-  if (middle === null) {
-    return null;
-  }
-  const nodes = byNode(ranks).flatMap(({ node, ranks: members }) => {
-    const value = median(known(members));
-    return value === null ? [] : [{ node, value }];
-  });
-  const lowest = nodes.reduce((low, each) => (each.value < low.value ? each : low));
-  const differs = nodes.length > 1 && measureText(lowest.value, measure) !== measureText(middle, measure);
-  return { median: middle, node: differs ? lowest.node : null, lowest: lowest.value };
 }

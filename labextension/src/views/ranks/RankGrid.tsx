@@ -1,23 +1,10 @@
-/** Nine ranks or more: a grid by node, coloured by one measure, and the detail of the one that is selected. */
-import { type KeyboardEvent, memo, type ReactElement, useMemo, useState } from 'react';
+/** Nine ranks or more: a grid by node, coloured by their use, and the detail of the one that is selected. */
+import { type KeyboardEvent, memo, type ReactElement, useMemo } from 'react';
 
-import {
-  byNode,
-  device,
-  fullOf,
-  fullText,
-  type Measure,
-  measured,
-  MEASURES,
-  measureText,
-  spread,
-  stepOf,
-  STEPS,
-} from '../../words/formats';
-import type { RankState, RankView, RunView } from '../../protocol/run';
+import { byNode, device, fullOf, percent, stepOf, utilisation } from '../../words/formats';
+import type { RankState, RunView } from '../../protocol/run';
 import { words } from '../../words/panel';
 import { moved } from '../keys';
-import { Segments } from '../Marks';
 import { measureNames, type Standing, StateMark, wordOf } from './rank_parts';
 import { RankTable } from './RankTable';
 
@@ -31,12 +18,9 @@ interface GridProps {
 
 export function RankGrid({ view, standings, selected, onSelect, onOpen }: GridProps): ReactElement {
   const { ranks } = view;
-  const [chosen, setChosen] = useState<Measure | null>(null);
-  const known = (of: Measure): boolean => ranks.some(rank => measured(rank, of) !== null);
-  const measure = chosen ?? MEASURES.find(known) ?? 'utilisation';
   const nodes = useMemo(() => byNode(ranks), [ranks]);
-  const full = useMemo(() => fullOf(ranks, measure), [ranks, measure]);
-  const names = measureNames(view);
+  const full = useMemo(() => fullOf(ranks), [ranks]);
+  const name = measureNames(view).utilisation;
   const byRank = new Map(standings.map(standing => [standing.rank.rank, standing]));
 
   const key = (event: KeyboardEvent<HTMLElement>): void => {
@@ -56,20 +40,9 @@ export function RankGrid({ view, standings, selected, onSelect, onOpen }: GridPr
 
   return (
     <div className="nbdist-heat">
-      <div className="nbdist-row">
-        <Segments label={words.heat} choices={MEASURES} names={names} chosen={measure} onChoose={setChosen} />
-        <span className="nbdist-space" />
-        <span className="nbdist-row nbdist-fine nbdist-scale" aria-hidden="true">
-          0
-          {Array.from({ length: STEPS }, (_, step) => (
-            <i key={step} data-step={step} />
-          ))}
-          {fullText(full, measure)}
-        </span>
-      </div>
       <div
         role="listbox"
-        aria-label={words.heatOf(names[measure], ranks.length)}
+        aria-label={words.heatOf(name, ranks.length)}
         className="nbdist-nodes"
         data-dense={ranks.length > 128}
         onKeyDown={key}
@@ -82,7 +55,7 @@ export function RankGrid({ view, standings, selected, onSelect, onOpen }: GridPr
               </span>
             )}
             {members.map(rank => {
-              const value = measured(rank, measure);
+              const value = utilisation(rank);
               return (
                 <HeatCell
                   key={rank.rank}
@@ -95,7 +68,7 @@ export function RankGrid({ view, standings, selected, onSelect, onOpen }: GridPr
                     words.node(node),
                     device(rank.device),
                     wordOf(byRank.get(rank.rank)!),
-                    value === null ? '' : measureText(value, measure),
+                    value === null ? '' : percent(value),
                   ]
                     .filter(Boolean)
                     .join(words.comma)}
@@ -110,7 +83,9 @@ export function RankGrid({ view, standings, selected, onSelect, onOpen }: GridPr
       <div className="nbdist-row nbdist-quiet nbdist-heat-foot">
         <Counts standings={standings} />
         <span className="nbdist-space" />
-        <span>{spreadText(ranks, measure)}</span>
+        <span>
+          {name} 0–{percent(full)}
+        </span>
       </div>
       <RankTable
         view={view}
@@ -184,15 +159,4 @@ function Counts({ standings }: { standings: readonly Standing[] }): ReactElement
         })}
     </>
   );
-}
-
-function spreadText(ranks: readonly RankView[], measure: Measure): string {
-  const stats = spread(ranks, measure);
-  if (!stats) {
-    return '';
-  }
-  const middle = measureText(stats.median, measure);
-  return stats.node === null
-    ? words.median(middle)
-    : words.lowest(words.node(stats.node), measureText(stats.lowest, measure), middle);
 }
