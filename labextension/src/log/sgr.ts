@@ -1,5 +1,5 @@
-/** The colours and styles of a line, from its SGR sequences (ECMA-48, 8.3.117; colours beyond the 16: ITU-T T.416,
- * 13.1.8, and as xterm writes them). All other sequences are left out. */
+/** The colours and styles of a line, from its SGR sequences (ECMA-48, 8.3.117, and colours beyond the 16 as xterm
+ * writes them). All other sequences are left out. */
 import { CONTROL, plain, SEQUENCE } from './ansi';
 
 export interface Span {
@@ -11,20 +11,14 @@ export interface Span {
   readonly background: string;
 }
 
-/** One of the 16 colours by its number, any other as CSS; null for the default. */
-type Colour = number | string | null;
-
 interface Style {
-  colour: Colour;
-  background: Colour;
-  readonly names: Set<string>;
+  colour: string;
+  background: string;
+  readonly classes: Set<string>;
 }
 
-type Names = Readonly<Record<number, string>>;
-
-const STYLES: Names = { 1: 'bold', 2: 'dim', 3: 'italic', 4: 'underline', 7: 'inverse', 9: 'strikethrough' };
-const ENDS: Names = { 22: 'bold dim', 23: 'italic', 24: 'underline', 27: 'inverse', 29: 'strikethrough' };
-const SGR = /^\x1b\[([\d;:]*)m$/;
+const STYLES = ['bold', 'dim', 'italic', 'underline'].map(name => `nbdist-ansi-${name}`);
+const SGR = /^\x1b\[([\d;]*)m$/;
 const CUBE = [0, 95, 135, 175, 215, 255];
 
 /** Return `line` in spans; their texts together are the line's plain text. */
@@ -32,13 +26,15 @@ export function spansOf(line: string): Span[] {
   if (!line.includes('\x1b')) {
     return [{ text: plain(line), classes: '', colour: '', background: '' }];
   }
-  const style: Style = { colour: null, background: null, names: new Set() };
+  const style: Style = { colour: '', background: '', classes: new Set() };
   const spans: Span[] = [];
   let from = 0;
   const add = (end: number): void => {
     const text = line.slice(from, end).replace(CONTROL, '');
     if (text) {
-      spans.push({ text, ...drawn(style) });
+      // the 16 colours are chosen to be read on the page's background, so that is what is read on them
+      const colour = style.background.startsWith('var') ? 'var(--nb-bg)' : style.colour;
+      spans.push({ text, ...style, colour, classes: [...style.classes].join(' ') });
     }
   };
   for (const { 0: sequence, index } of line.matchAll(SEQUENCE)) {
@@ -46,81 +42,51 @@ export function spansOf(line: string): Span[] {
     from = index + sequence.length;
     const parameters = SGR.exec(sequence)?.[1];
     if (parameters !== undefined) {
-      apply(parameters, style);
+      apply(parameters.split(';').map(Number), style);
     }
   }
   add(line.length);
   return spans;
 }
 
-function apply(parameters: string, style: Style): void {
-  // a parameter may have parts, which colons divide; an empty one is 0
-  const codes = parameters.split(';').map(parameter => parameter.split(':').map(Number));
-  for (let at = 0; at < codes.length; at++) {
-    let [code = 0, ...parts] = codes[at]!;
-    if ((code === 38 || code === 48 || code === 58) && !parts.length) {
-      // as xterm has it, the parts are the next parameters
-      const count = codes[at + 1]?.[0] === 2 ? 4 : 2;
-      parts = codes.slice(at + 1, at + 1 + count).map(([part]) => part!);
-      at += count;
-    }
-    if (code === 4 && parts[0] === 0) {
-      code = 24;
-    }
+function apply(codes: number[], style: Style): void {
+  for (let code = codes.shift(); code !== undefined; code = codes.shift()) {
+    const [tens, digit] = [Math.floor(code / 10), code % 10];
     if (code === 0) {
-      style.colour = style.background = null;
-      style.names.clear();
-    }
-    STYLES[code]?.split(' ').forEach(name => style.names.add(name));
-    ENDS[code]?.split(' ').forEach(name => style.names.delete(name));
-    if ((code >= 30 && code < 40) || (code >= 90 && code < 98)) {
-      style.colour = colourOf(code, parts, style.colour);
-    } else if ((code >= 40 && code < 50) || (code >= 100 && code < 108)) {
-      style.background = colourOf(code - 10, parts, style.background);
+      style.colour = style.background = '';
+      style.classes.clear();
+    } else if (code <= STYLES.length) {
+      style.classes.add(STYLES[code - 1]!);
+    } else if (code === 22) {
+      style.classes.delete(STYLES[0]!);
+      style.classes.delete(STYLES[1]!);
+    } else if (tens === 2) {
+      style.classes.delete(STYLES[digit - 1] ?? '');
+    } else if (tens === 3 || tens === 9) {
+      style.colour = colourOf(digit, tens === 9, codes);
+    } else if (tens === 4 || tens === 10) {
+      style.background = colourOf(digit, tens === 10, codes);
     }
   }
 }
 
-/** Return the colour of a code for text. That of 38 is in its parts: `5, number in the palette` or `2, red, green,
- * blue`, where a colour space may stand before red; the colour `before` where they are none. */
-function colourOf(code: number, [kind, ...values]: readonly number[], before: Colour): Colour {
-  if (code !== 38) {
-    return code === 39 ? null : code >= 90 ? code - 82 : code - 30;
+/** Return a colour by its digit; that of 8 is in the next codes: `5, number in the palette` or `2, red, green, blue`. */
+function colourOf(digit: number, bright: boolean, codes: number[]): string {
+  if (digit === 9) {
+    return '';
   }
-  const number = values[0] ?? 256;
-  if (kind === 5 && number < 256) {
-    return palette(number);
+  if (digit < 8 || bright) {
+    return palette(digit + (bright ? 8 : 0));
   }
-  const rgb = values.length > 3 ? values.slice(1, 4) : values;
-  return kind === 2 && rgb.length === 3 && rgb.every(value => value < 256)
-    ? `rgb(${rgb.join(', ')})`
-    : before;
+  return codes.shift() === 5 ? palette(codes.shift() ?? 0) : `rgb(${codes.splice(0, 3).join(', ')})`;
 }
 
 /** Return a colour of the palette: the 16, a cube of six levels, then greys. */
-function palette(number: number): Colour {
+function palette(number: number): string {
   if (number < 16) {
-    return number;
+    return `var(--nb-ansi-${number})`;
   }
   const grey = 8 + (number - 232) * 10;
   const levels = [36, 6, 1].map(step => CUBE[Math.floor((number - 16) / step) % 6]!);
   return `rgb(${(number < 232 ? levels : [grey, grey, grey]).join(', ')})`;
-}
-
-function drawn({ names, ...style }: Style): Omit<Span, 'text'> {
-  const inverse = names.has('inverse');
-  const background = inverse ? (style.colour ?? 'var(--nb-fg)') : style.background;
-  const colour = inverse ? (style.background ?? 'var(--nb-bg)') : style.colour;
-  // the 16 colours are chosen to be read on the page's background, so that is what is read on them
-  const onOne = [background, inverse && colour].some(each => typeof each === 'number');
-  const classes = [...names].filter(name => name !== 'inverse');
-  return {
-    classes: classes.map(name => `nbdist-ansi-${name}`).join(' '),
-    colour: onOne ? 'var(--nb-bg)' : cssOf(colour),
-    background: cssOf(background),
-  };
-}
-
-function cssOf(colour: Colour): string {
-  return typeof colour === 'number' ? `var(--nb-ansi-${colour})` : (colour ?? '');
 }
