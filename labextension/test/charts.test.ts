@@ -4,8 +4,6 @@ import {
   latest,
   plotColumns,
   logByDefault,
-  logRange,
-  logTicks,
   positive,
   rowAt,
   smoothCurves,
@@ -103,23 +101,6 @@ test('at a step a line has its nearest value, and none before it began or after 
   const column = [null, 1, null, null, 2, null];
 
   expect([0, 1, 2, 3, 4, 5].map(row => rowAt(column, row))).toEqual([null, 1, 1, 4, 4, null]);
-});
-
-test.each([
-  [0.002, 2.3, [0.01, 0.1, 1]],
-  [0.02, 0.31, [0.02, 0.05, 0.1, 0.2]],
-  [1e-9, 1, [1e-8, 1e-6, 1e-4, 1e-2, 1]],
-  [1.2, 1.9, [1.2, 1.4, 1.6, 1.8]],
-])('a logarithmic axis from %p to %p has ticks at %p', (least, most, ticks) => {
-  expect(logTicks(least, most)).toEqual(ticks);
-});
-
-test('a logarithmic axis is little longer than its values', () => {
-  const [low, high] = logRange(0.02, 2.3);
-
-  expect(low).toBeGreaterThan(0.015);
-  expect(high).toBeLessThan(3);
-  expect(logRange(5, 5)).toEqual([2.5, 10]);
 });
 
 test('a smoothed curve is a running mean of what came, and stands before the curve as it was', () => {

@@ -9,9 +9,6 @@ type Column = readonly (number | null)[];
 export type Lines = readonly [readonly number[], ...Column[]];
 
 const TWO_DECADES = 100;
-/** ticks of a logarithmic axis, at most and at least */
-const MOST_TICKS = 5;
-const LEAST_TICKS = 2;
 
 /** Return the key of a chart: a program may log a tag that also names a system metric. */
 export function keyOf(chart: Chart): string {
@@ -53,40 +50,6 @@ export function logByDefault(lines: Lines): boolean {
     [Infinity, 0],
   );
   return least > 0 && most > TWO_DECADES * least;
-}
-
-/** Return a range a little wider than the values, on a logarithmic scale. */
-export function logRange(least: number | null, most: number | null): [number, number] {
-  if (least === null || most === null) {
-    return [0.1, 10];
-  }
-  const room = least === most ? 2 : (most / least) ** 0.04;
-  return [least / room, most * room];
-}
-
-/** Return a few round numbers between the ends of a logarithmic axis as its ticks. */
-export function logTicks(least: number, most: number): number[] {
-  const first = Math.floor(Math.log10(least));
-  const decades = Array.from({ length: Math.ceil(Math.log10(most)) - first + 1 }, (_, at) => first + at);
-  const ticks = (digits: readonly number[], every = 1): number[] =>
-    decades
-      .filter(decade => decade % every === 0)
-      .flatMap(decade => digits.map(digit => Number(`${digit}e${decade}`)))
-      .filter(tick => tick >= least && tick <= most);
-  const fitting = [ticks([1, 2, 5]), ticks([1, 3]), ticks([1])].find(each => each.length <= MOST_TICKS);
-  if (!fitting) {
-    return ticks([1], Math.ceil(decades.length / MOST_TICKS));
-  }
-  if (fitting.length >= LEAST_TICKS) {
-    return fitting;
-  }
-  const rough = (most - least) / MOST_TICKS;
-  const unit = 10 ** Math.floor(Math.log10(rough));
-  const apart = [2, 5, 10].map(digit => digit * unit).find(step => step >= rough)!;
-  const from = Math.ceil(least / apart);
-  return Array.from({ length: Math.floor(most / apart) - from + 1 }, (_, at) =>
-    Number(((from + at) * apart).toPrecision(12)),
-  );
 }
 
 /** Return the curves as running means, and behind them as logged: `weight` (0 to 1) is the part of the mean kept at

@@ -1,7 +1,7 @@
 /** The options of uPlot for a chart: lines, bands, axes, names at the ends of lines, values under the pointer. */
 import uPlot from 'uplot';
 
-import { type Axis, bandText, logRange, logTicks, nearestRow, rowAt } from '../../model/charts';
+import { type Axis, bandText, nearestRow, rowAt } from '../../model/charts';
 import { clock, figure, tick } from '../../words/formats';
 import { element, rankColour } from '../../page/nodes';
 import type { Chart } from '../../protocol/charts';
@@ -94,7 +94,7 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
     },
     scales: {
       x: { time: false },
-      y: log ? { distr: 3, log: 10, range: (_plot, least, most) => logRange(least, most) } : { range: roomy },
+      y: log ? { distr: 3, log: 10 } : { range: roomy },
     },
     axes: [
       {
@@ -112,14 +112,13 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
         font,
         stroke: palette.quiet,
         ticks,
-        grid: { stroke: palette.line, width: 1, filter: all },
-        filter: all,
-        ...(log && { splits: (_plot, _axis, least, most) => logTicks(least, most) }),
+        grid: { stroke: palette.line, width: 1, ...(log && { filter: decades }) },
         size: 48,
         gap: 6,
         space: 26,
         values: (_plot, splits, _axis, _space, apart) =>
-          splits.map(split => (log ? figure(split) : tick(split, apart))),
+          // of a logarithmic axis some have no room for a name
+          splits.map(split => (split === null ? null : log ? figure(split) : tick(split, apart))),
       },
     ],
     series: [{}, ...seriesOf(choice)],
@@ -163,7 +162,8 @@ function translucent(colour: string): string {
   return `color-mix(in srgb, ${colour} 32%, transparent)`;
 }
 
-const all: uPlot.Axis.Filter = (_plot, splits) => splits;
+const decades: uPlot.Axis.Filter = (_plot, splits) =>
+  splits.map(split => (Math.log10(split) % 1 ? null : split));
 
 /** Return a range a little wider than the values; a flat line is in its middle, not on its edge. */
 function roomy(_plot: uPlot, least: number | null, most: number | null): uPlot.Range.MinMax {
