@@ -73,22 +73,6 @@ test('curves of runs lie over each other by step, with a gap where a run has no 
   expect([...both.columns[3]!]).toEqual([3, 2, NaN]);
 });
 
-test.each([
-  ['notebook', ['lenet.ipynb', 'No notebook']],
-  ['name', ['lenet', 'bert']],
-] as const)('runs are grouped by their %s, whether they go on or not', (grouping, expected) => {
-  const rows = [
-    made('a-1', 0, { ...running, name: 'lenet', notebook: '/home/ada/lenet.ipynb' }),
-    made('b-2', 0, { name: 'bert', notebook: '' }),
-    made('c-3', 9, { name: 'lenet', notebook: '/home/ada/lenet.ipynb' }),
-  ];
-
-  const groups = listing(rows, NOW, grouping);
-
-  expect(groups.map(({ title }) => title)).toEqual(expected);
-  expect(groups.map(({ count }) => count)).toEqual([2, 1]);
-});
-
 test('pinned runs come first under their own heading, and a sweep comes as a whole', () => {
   const sweep = { sweep_id: 's', label: 'lr-k3f9', number: 0, points: 2, values: '', higher: null };
   const rows = [
@@ -97,7 +81,7 @@ test('pinned runs come first under their own heading, and a sweep comes as a who
     made('lr-2', 5, { sweep: { ...sweep, number: 1 } }),
   ];
 
-  const items = itemsOf(listing(rows, NOW, 'day', new Set()));
+  const items = itemsOf(listing(rows, NOW, new Set()));
 
   expect(items.map(item => (item.kind === 'heading' ? item.title : item.kind))).toEqual([
     ...['Pinned', 'sweep', 'Active', 'run'],
@@ -121,8 +105,8 @@ test('a sweep is one entry, with its points below it where it is open', () => {
   const rows = [point(3, running, 0.1), made('bert-bbbb', 0), point(2, { state: 'failed' }, 0.01)];
   rows.push(point(1, {}, 0.5), point(0, {}, 0.25));
 
-  const closed = itemsOf(listing(rows, NOW, 'day', new Set()));
-  const open = itemsOf(listing(rows, NOW, 'day', new Set(['s'])));
+  const closed = itemsOf(listing(rows, NOW, new Set()));
+  const open = itemsOf(listing(rows, NOW, new Set(['s'])));
   const sweep = closed.find(item => item.kind === 'sweep')!;
 
   expect(closed.map(({ kind }) => kind)).toEqual(['heading', 'sweep', 'heading', 'run']);
@@ -148,7 +132,7 @@ test('of what was looked for the points stand below their sweep, whose state the
   });
   const rows = [made('lr-2', 0, { sweep: sweep(1) }), made('bert', 0), made('lr-1', 0, { sweep: sweep(0) })];
 
-  const items = itemsOf(listing(rows, NOW, 'day', null));
+  const items = itemsOf(listing(rows, NOW, null));
 
   expect(items.flatMap(item => (item.kind === 'run' ? [item.row.label] : [item.kind]))).toEqual([
     ...['heading', 'sweep', 'lr-1', 'lr-2', 'bert'],
@@ -165,7 +149,7 @@ test('a run that diverged is not the best of its sweep', () => {
     });
   const rows = [point(0, [2, 0.1], true), point(1, [2, 0.5], false)];
 
-  const items = itemsOf(listing(rows, NOW, 'day', new Set(['s'])));
+  const items = itemsOf(listing(rows, NOW, new Set(['s'])));
 
   expect(items.flatMap(item => (item.kind === 'run' && item.best ? [item.row.label] : []))).toEqual(['lr-1']);
 });

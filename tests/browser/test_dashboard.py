@@ -208,8 +208,6 @@ def test_runs_are_compared_and_visualdl_shows_them(
             expect(run.locator(".nbdist-run-name")).to_have_text(re.compile(rf"{name}-\w{{4}}"))
             run.locator(".nbdist-check").click(modifiers=keys)
             expect(run).to_have_attribute("aria-checked", "true")
-        sidebar.get_by_label("Group by").select_option("notebook")
-        expect(sidebar.locator(".nbdist-side-group").filter(has_text="pairs.ipynb")).to_be_visible()
         assert problems_of(page, ".nbdist-sidebar") == []
         run.click(button="right")
         menu = page.locator(".lm-Menu:visible")
@@ -285,7 +283,6 @@ def test_runs_are_compared_and_visualdl_shows_them(
         opened.value.close()
 
         # as the next test expects it
-        show_runs(page).get_by_label("Group by").select_option("day")
         for name, _ in ticked:
             run_named(sidebar, name).locator(".nbdist-check").click()
         expect(sidebar.locator("[aria-checked=true]")).to_have_count(0)

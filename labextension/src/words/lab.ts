@@ -18,13 +18,6 @@ export const LAB_WORDS = inBoth(tr => ({
     age => (age === '刚刚' ? age : `${age}前`),
   ),
   sweepBest: tr('best {0} {1}', '最佳 {0} {1}'),
-  groupBy: tr('Group by', '分组方式'),
-  grouping: {
-    day: tr('Day', '日期'),
-    notebook: tr('Notebook', '笔记本'),
-    name: tr('Name', '名称'),
-  },
-  noNotebookGroup: tr('No notebook', '无笔记本'),
   check: tr(
     'Select to compare (Space; Shift-click selects a range)',
     '选择以进行比较（空格键；按住 Shift 点击可选一段）',

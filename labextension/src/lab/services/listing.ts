@@ -10,9 +10,8 @@ export type Entry =
   | { kind: 'sweep'; sweep: SweepRows; open: boolean }
   | { kind: 'run'; row: RunRow; ofSweep: boolean; best: boolean };
 
-/** Entries below a heading; `of` is what they have in common, `count` the number of runs. */
+/** Entries below a heading; `count` is the number of runs. */
 interface Group {
-  of: string;
   title: string;
   count: number;
   entries: readonly Entry[];
@@ -37,31 +36,25 @@ export interface SweepStanding {
   best: RunRow | null;
 }
 
-export const GROUPINGS = ['day', 'notebook', 'name'] as const;
-export type Grouping = (typeof GROUPINGS)[number];
-
 /** Return the groups. `now` in milliseconds; days are the reader's; pinned runs come first, then live ones, each under a
  * heading of their own. A sweep is one entry, with its runs below if it is in `open`; null: all are, since `rows` are what the reader
  * looked for. */
 export function listing(
   rows: readonly RunRow[],
   now: number,
-  grouping: Grouping = 'day',
   open: ReadonlySet<string> | null = null,
 ): readonly Group[] {
   const sweeps = sweepsOf(rows, open === null);
   const together = (row: RunRow): readonly RunRow[] => sweeps.get(row.sweep?.sweepId ?? '')?.rows ?? [row];
-  const titleOf = {
-    day: (row: RunRow) =>
-      together(row).some(({ live }) => live)
-        ? words.active
-        : dayOf(Math.max(...together(row).map(({ created }) => created)) * 1000, now),
-    notebook: (row: RunRow) => row.notebook || words.noNotebookGroup,
-    name: (row: RunRow) => (row.sweep ? row.sweep.label.replace(/-[^-]*$/, '') : row.name || row.label),
-  }[grouping];
-  const groups = groupedBy(rows, row =>
-    together(row).some(({ pinned }) => pinned) ? words.pinned : titleOf(row),
-  );
+  const titleOf = (row: RunRow): string => {
+    const all = together(row);
+    if (all.some(({ pinned }) => pinned)) {
+      return words.pinned;
+    }
+    return all.some(({ live }) => live)
+      ? words.active
+      : dayOf(Math.max(...all.map(({ created }) => created)) * 1000, now);
+  };
   const waiting = new Set(sweeps.keys());
   const entriesOf = (row: RunRow): readonly Entry[] => {
     const sweep = sweeps.get(row.sweep?.sweepId ?? '');
@@ -79,9 +72,8 @@ export function listing(
       ...points.map(each => ({ kind: 'run', row: each, ofSweep: true, best: each === best }) as const),
     ];
   };
-  return [...groups].map(([of, group]) => ({
-    of,
-    title: grouping === 'notebook' ? of.split('/').at(-1)! : of,
+  return [...groupedBy(rows, titleOf)].map(([title, group]) => ({
+    title,
     count: group.length,
     entries: group.flatMap(entriesOf),
   }));

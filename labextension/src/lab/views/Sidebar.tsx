@@ -17,15 +17,12 @@ import '../styles/lab.css';
 import { Button, Icon } from '../../views/Marks';
 import { useSeconds, useTheme } from '../../views/hooks';
 import type { RunRow } from '../services/client';
-import { type Entry, type Grouping, GROUPINGS, listing, standing, type SweepRows } from '../services/listing';
+import { type Entry, listing, standing, type SweepRows } from '../services/listing';
 import { useRuns } from '../services/runs';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { words } from '../../words/lab';
 import { words as panelWords } from '../../words/panel';
 import { RunItem, SweepItem } from './RunItem';
-
-/** key of the reader's grouping in the page's storage */
-const KEPT = 'nbdist-grouping';
 
 /** pixels from the end at which the next page is asked for */
 const NEAR_END = 1000;
@@ -55,9 +52,6 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
   const scroller = useRef<HTMLDivElement>(null);
   const [currentId, setCurrentId] = useState<string | null>(null);
   const [checked, setChecked] = useState<ReadonlySet<string>>(new Set());
-  const [grouping, setGrouping] = useState<Grouping>(
-    () => GROUPINGS.find(each => each === localStorage.getItem(KEPT)) ?? 'day',
-  );
   const [search, setSearch] = useState(runs.search);
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const prefix = useId();
@@ -69,10 +63,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
   const minute = Math.floor(seconds / 60) * 60;
   // of what was looked for each run is shown, below its sweep
   const opened = runs.search ? null : open;
-  const groups = useMemo(
-    () => listing(rows, minute * 1000, grouping, opened),
-    [rows, minute, grouping, opened],
-  );
+  const groups = useMemo(() => listing(rows, minute * 1000, opened), [rows, minute, opened]);
   const entries = useMemo(() => groups.flatMap(group => group.entries), [groups]);
   const at = entries.findIndex(entry => keyOf(entry) === currentId);
   const current = entries[at];
@@ -212,21 +203,6 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
       <header className="nbdist-row nbdist-side-head">
         <h2 className="nbdist-cut">{words.title}</h2>
         <span className="nbdist-space" />
-        <select
-          aria-label={words.groupBy}
-          title={words.groupBy}
-          value={grouping}
-          onChange={event => {
-            localStorage.setItem(KEPT, event.currentTarget.value);
-            setGrouping(event.currentTarget.value as Grouping);
-          }}
-        >
-          {GROUPINGS.map(each => (
-            <option key={each} value={each}>
-              {words.grouping[each]}
-            </option>
-          ))}
-        </select>
         <Button icon="refresh" label={words.refresh} bare onClick={() => void runs.refresh()} />
       </header>
       {runs.state === 'absent' ? (
@@ -265,11 +241,9 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
             onFocus={() => !current && entries[0] && setCurrentId(keyOf(entries[0]))}
           >
             {groups.map(group => (
-              <Fragment key={group.of}>
+              <Fragment key={group.title}>
                 <div role="presentation" className="nbdist-fine nbdist-side-group">
-                  <span className="nbdist-cut" title={group.of}>
-                    {group.title}
-                  </span>
+                  <span className="nbdist-cut">{group.title}</span>
                   <span className="nbdist-space" />
                   {group.count}
                 </div>
