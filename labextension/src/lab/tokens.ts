@@ -17,8 +17,6 @@ export const IRunService = new Token<IRunService>('nbdist:IRunService');
 /** The commands on runs. Each takes `{runId}`, or `{runIds}` for several; `stopSweep` takes `{sweepId}`. */
 export const COMMANDS = {
   show: 'nbdist:show-runs',
-  latest: 'nbdist:open-latest',
-  refresh: 'nbdist:refresh',
   open: 'nbdist:open',
   compare: 'nbdist:compare',
   stop: 'nbdist:stop',

@@ -4,7 +4,6 @@ import { inBoth, inPage } from './languages';
 export const LAB_WORDS = inBoth(tr => ({
   title: tr('Distributed runs', '分布式运行'),
   filter: tr('Filter by name, tag or state', '按名称、标签或状态筛选'),
-  refresh: tr('Refresh', '刷新'),
   pinned: tr('Pinned', '已固定'),
   active: tr('Active', '进行中'),
   today: tr('Today', '今天'),
@@ -131,7 +130,6 @@ export const LAB_WORDS = inBoth(tr => ({
   noProgram: tr('The program of this run cannot be started from a cell.', '此运行的程序无法从单元格启动。'),
   cancel: tr('Cancel', '取消'),
   showRuns: tr('Show distributed runs', '显示分布式运行'),
-  openLatest: tr('Open the latest distributed run', '打开最近的分布式运行'),
   category: tr('Distributed', '分布式'),
 }));
 

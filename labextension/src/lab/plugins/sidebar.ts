@@ -76,10 +76,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       execute: () => app.shell.activateById(ID),
     });
 
-    const { category } = words;
-    for (const command of [COMMANDS.show, COMMANDS.latest, COMMANDS.refresh]) {
-      palette?.addItem({ command, category });
-    }
+    palette?.addItem({ command: COMMANDS.show, category: words.category });
     launcher?.add({ command: COMMANDS.show, category: 'Other', rank: 5 });
   },
 };
@@ -88,20 +85,6 @@ export default plugin;
 
 function addCommands({ commands }: JupyterFrontEnd, service: IRunService): void {
   const { runs, client } = service;
-  const ready = (): boolean => runs.state === 'ready';
-
-  commands.addCommand(COMMANDS.refresh, {
-    label: words.refresh,
-    execute: () => runs.refresh(),
-  });
-  commands.addCommand(COMMANDS.latest, {
-    label: words.openLatest,
-    isEnabled: ready,
-    execute: () => {
-      const latest = [...runs.knownRows].sort((a, b) => b.created - a.created)[0];
-      return latest && (commands.execute(COMMANDS.open, { runId: latest.runId }) as Promise<void>);
-    },
-  });
   commands.addCommand(COMMANDS.stop, {
     label: panelWords.stop,
     isVisible: args => runs.row(runIn(args))?.live ?? false,

@@ -200,11 +200,7 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
   };
   return (
     <section className="nbdist nbdist-sidebar" data-theme={theme} aria-label={words.title}>
-      <header className="nbdist-row nbdist-side-head">
-        <h2 className="nbdist-cut">{words.title}</h2>
-        <span className="nbdist-space" />
-        <Button icon="refresh" label={words.refresh} bare onClick={() => void runs.refresh()} />
-      </header>
+      <h2 className="nbdist-cut nbdist-side-head">{words.title}</h2>
       {runs.state === 'absent' ? (
         <Absent onTry={() => void runs.refresh()} />
       ) : (
