@@ -175,24 +175,14 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
           </span>
         )}
         <span className="nbdist-space" />
-        <span className="nbdist-segments" role="group" aria-label={logWords.position}>
-          <Tool
-            icon="follow"
-            label={logWords.follow}
-            pressed={state.following}
-            onClick={() => screen.current?.follow(!state.following || !narrow)}
-          >
-            {state.unseen > 0 && <span className="nbdist-new">{logWords.newLines(state.unseen)}</span>}
-          </Tool>
-          {!narrow && (
-            <Tool
-              icon="pause"
-              label={logWords.pause}
-              pressed={!state.following}
-              onClick={() => screen.current?.follow(false)}
-            />
-          )}
-        </span>
+        <Tool
+          icon="follow"
+          label={logWords.follow}
+          pressed={state.following}
+          onClick={() => screen.current?.toggleFollow()}
+        >
+          {state.unseen > 0 && <span className="nbdist-new">{logWords.newLines(state.unseen)}</span>}
+        </Tool>
         {state.failed && (
           <Tool
             icon="firstError"

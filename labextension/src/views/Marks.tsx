@@ -55,7 +55,6 @@ const ICONS = {
   next: 'M4 6l4 4 4-4',
   open: 'M3.5 3.5h9v9h-9zM3.5 6.5h9',
   out: 'M6 3.5H3.5v9h9V10M9 3.5h3.5V7M12.5 3.5L7.5 8.5',
-  pause: 'M6 4v8M10 4v8',
   previous: 'M4 10l4-4 4 4',
   refresh: 'M13 8a5 5 0 11-1.5-3.5L13 6M13 2.5V6H9.5',
   remove: 'M3.5 4.5h9M6.5 4.5v-1.5h3v1.5M5 4.5l.5 8.5h5l.5-8.5',
