@@ -25,8 +25,6 @@ export const COMMANDS = {
   reveal: 'nbdist:reveal',
   again: 'nbdist:run-again',
   againWith: 'nbdist:run-again-with',
-  resume: 'nbdist:resume',
-  export: 'nbdist:export',
   scale: 'nbdist:scale',
   remove: 'nbdist:delete',
   pin: 'nbdist:pin',

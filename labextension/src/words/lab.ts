@@ -43,7 +43,6 @@ export const LAB_WORDS = inBoth(tr => ({
       'but this list, the dashboard and completion do not.',
     '并重启服务器。在此之前，%%distributed、其面板、停止按钮和笔记本中的曲线照常可用，但此列表、仪表板和补全不可用。',
   ),
-  resume: tr('Resume the run', '继续运行'),
   scale: tr('Are more ranks worth it…', '加进程值不值…'),
   scaleAbout: tr(
     'Numbers of ranks, and how long the program runs with each. Its checkpoints are removed.',

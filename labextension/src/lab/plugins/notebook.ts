@@ -18,8 +18,6 @@ import { COMMANDS, IRunService, runIn } from '../tokens';
 import { words } from '../../words/lab';
 import { ranksIcon, ViewWidget } from './view_widget';
 
-/** milliseconds */
-const MOMENT = 3000;
 /** bytes of a program that the server tells */
 const PROGRAM = 65_536;
 /** a cell that starts a run, not one that shows it again */
@@ -59,7 +57,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         const panel = notebooks.currentWidget;
         const runId = runIn(given);
         // a kernel that is busy would attach later, when the reader has gone on
-        if (!panel || !(await becomesIdle(panel))) {
+        if (!panel || panel.sessionContext.session?.kernel?.status === 'busy') {
           await app.commands.execute(COMMANDS.open, { runId });
         } else {
           await runBelow(panel, `%dist_attach ${labelOf(runId)}`);
@@ -105,30 +103,15 @@ const plugin: JupyterFrontEndPlugin<void> = {
         }
       },
     });
-    for (const [command, magic, label] of [
-      [COMMANDS.export, '%dist_export', panelWords.exportRun],
-      [COMMANDS.resume, '%dist_resume', words.resume],
-    ] as const) {
-      app.commands.addCommand(command, {
-        label,
-        execute: async given => {
-          const panel = notebooks.currentWidget;
-          if (panel) {
-            await runBelow(panel, `${magic} ${labelOf(runIn(given))}`);
-          }
-        },
-      });
-    }
     actForPanels(({ action, runId, label, tab, from }) => {
       const panel = notebooks.find(({ node }) => node.contains(from));
       const at = panel?.content.widgets.findIndex(({ node }) => node.contains(from)) ?? -1;
       const source = panel?.content.widgets[at]?.model.sharedModel.getSource() ?? '';
-      if (action === 'attach' && panel) {
+      if (panel) {
         panel.content.activeCellIndex = at;
       }
-      if ((action === 'export' || action === 'resume') && panel) {
-        panel.content.activeCellIndex = at;
-        void runBelow(panel, `%dist_${action} ${label}`);
+      if (action === 'export' || action === 'resume') {
+        void (panel && runBelow(panel, `%dist_${action} ${label}`));
       } else if (action === 'again' && panel && STARTS.test(source)) {
         void runCell(panel, at);
       } else if (action === 'againWith' && panel) {
@@ -137,14 +120,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
         void app.commands.execute(COMMANDS[action], { runId, tab: tab ?? '' });
       }
     });
-    const chosen = (given: { menu?: unknown }): Cell | null =>
-      given.menu
-        ? cellAround(
-            notebooks,
-            app.contextMenuHitTest(node => node.classList.contains('jp-Cell')),
-          )
-        : notebooks.activeCell;
-    const isCode = (given: object): boolean => chosen(given)?.model.type === 'code';
+    const isCode = (): boolean => notebooks.activeCell?.model.type === 'code';
     const form = async (cell: Cell | null): Promise<void> => {
       tell(cell && (await runOnRanks(service, notebooks, cell)));
     };
@@ -152,8 +128,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       label: words.runOnRanks,
       caption: words.runOnRanksHint,
       isEnabled: isCode,
-      isVisible: isCode,
-      execute: given => form(chosen(given)),
+      execute: () => form(notebooks.activeCell),
     });
     // each button knows its cell: the page's current notebook may be another one than that which is clicked
     toolbars?.addFactory<Cell>('Cell', 'nbdist-ranks', cell => {
@@ -198,28 +173,6 @@ export async function runWithLine(panel: NotebookPanel, output: Node, line: stri
     shared.setSource(withFirstLine(shared.getSource(), line));
     await runCell(panel, at);
   }
-}
-
-/** Return true when the kernel is idle now or soon: one that was just started is busy with itself. */
-function becomesIdle({ sessionContext }: NotebookPanel): Promise<boolean> {
-  const idle = (): boolean => sessionContext.session?.kernel?.status === 'idle';
-  if (idle()) {
-    return Promise.resolve(true);
-  }
-  return new Promise(done => {
-    const check = (): void => {
-      if (idle()) {
-        end();
-      }
-    };
-    const end = (): void => {
-      clearTimeout(timer);
-      sessionContext.statusChanged.disconnect(check);
-      done(idle());
-    };
-    const timer = setTimeout(end, MOMENT);
-    sessionContext.statusChanged.connect(check);
-  });
 }
 
 /** Go to a cell, and to a line of it (0 for none). */
@@ -278,12 +231,6 @@ export function cellsOf({ content }: NotebookPanel): readonly CellSource[] {
     id: sharedModel.getId(),
     source: sharedModel.getSource(),
   }));
-}
-
-function cellAround(notebooks: INotebookTracker, node: HTMLElement | undefined): Cell | null {
-  const cells: Cell[] = [];
-  notebooks.forEach(({ content }) => cells.push(...content.widgets.filter(cell => cell.node === node)));
-  return cells[0] ?? null;
 }
 
 /** Show the form for a cell; return its first line and true to run it, or null when it was cancelled. */
