@@ -72,12 +72,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     app.commands.addCommand(COMMANDS.againWith, {
       label: panelWords.runAgainWith,
       isVisible: given => service.runs.row(runIn(given))?.live === false,
-      execute: async given => {
-        const position = await find(given);
-        const place =
-          typeof position === 'string' ? () => newNotebook(app, notebooks) : () => Promise.resolve(position);
-        tell(await runAgainWith(service, runIn(given), place));
-      },
+      execute: given =>
+        atCell(given, async position => tell(await runAgainWith(service, runIn(given), position))),
     });
     app.commands.addCommand(COMMANDS.scale, {
       label: words.scale,
@@ -115,7 +111,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
       } else if (action === 'again' && panel && STARTS.test(source)) {
         void runCell(panel, at);
       } else if (action === 'againWith' && panel) {
-        void runAgainWith(service, runId, () => Promise.resolve({ panel, at })).then(tell);
+        void runAgainWith(service, runId, { panel, at }).then(tell);
       } else {
         void app.commands.execute(COMMANDS[action], { runId, tab: tab ?? '' });
       }
@@ -291,21 +287,18 @@ interface CellPosition {
   at: number;
 }
 
-/** Show the form for a copy of a run's cell, and insert it below the cell that `place` opens; a script has no form.
- * Return the problem, if any. */
+/** Show the form for a copy of a run's cell, and insert it below the cell; a script has no form. Return the problem, if
+ * any. */
 async function runAgainWith(
   service: IRunService,
   runId: string,
-  place: () => Promise<CellPosition | null>,
+  { panel, at }: CellPosition,
 ): Promise<string> {
   const { cell, line } = await service.client.run(runId);
   // of a program that is longer the server has told the begin
-  const whole = new TextEncoder().encode(cell).length < PROGRAM;
-  const position = line && whole ? await place() : null;
-  if (!position) {
+  if (!line || new TextEncoder().encode(cell).length >= PROGRAM) {
     return words.noProgram;
   }
-  const { panel, at } = position;
   const source = cellAgain(cellsOf(panel), cell, line);
   const answer = firstLine(source)
     ? await askLine(service, source, panelWords.runAgainWith, [words.formInsert, words.formInsertRun])
@@ -321,15 +314,6 @@ async function runAgainWith(
     await runCell(panel, activeCellIndex);
   }
   return '';
-}
-
-/** Open a new notebook for a run whose own is missing. */
-async function newNotebook(app: JupyterFrontEnd, notebooks: INotebookTracker): Promise<CellPosition | null> {
-  const kernelName = app.serviceManager.kernelspecs.specs?.default;
-  const made: unknown = await app.commands.execute('notebook:create-new', { kernelName });
-  const panel = notebooks.find(each => each === made);
-  await panel?.context.ready;
-  return panel ? { panel, at: panel.content.widgets.length - 1 } : null;
 }
 
 /** Select the line (1 is the editor's first) and bring it into view. */
