@@ -64,24 +64,31 @@ export function useInTurns<Value>(value: Value): Value | null {
   return shown;
 }
 
-/** Return the answer to a question, or why there is none; neither at first. It is asked again when it is another
- * function, or for the next `time`. */
+/** Return the last answer to a question, why it was not answered the last time, and true while it is asked. It is asked
+ * again when it is another function, or for the next `time`. */
 export function useAnswer<Answer>(
   ask: () => Promise<Answer>,
   time = 0,
-): { answer: Answer | null; problem: string } {
+): { answer: Answer | null; problem: string; asking: boolean } {
   const [last, setLast] = useState({ answer: null as Answer | null, problem: '', ask, time: -1 });
   useEffect(() => {
     let wanted = true;
+    const take = (answer: Answer | null, problem: string): void =>
+      setLast(before =>
+        wanted
+          ? { answer: answer ?? (before.ask === ask ? before.answer : null), problem, ask, time }
+          : before,
+      );
     ask().then(
-      answer => wanted && setLast({ answer, problem: '', ask, time }),
-      (problem: unknown) => wanted && setLast({ answer: null, problem: messageOf(problem), ask, time }),
+      answer => take(answer, ''),
+      (problem: unknown) => take(null, messageOf(problem)),
     );
     return () => {
       wanted = false;
     };
   }, [ask, time]);
-  return last.ask === ask && last.time === time ? last : { answer: null, problem: '' };
+  const { answer, problem } = last.ask === ask ? last : { answer: null, problem: '' };
+  return { answer, problem, asking: last.ask !== ask || last.time !== time };
 }
 
 export type Size = 'narrow' | 'medium' | 'wide' | 'huge';

@@ -4,7 +4,6 @@ import { type ReactElement, type RefObject, useCallback, useEffect, useRef, useS
 import '../../styles/index.css';
 import '../styles/lab.css';
 import type { Compared } from '../../model/comparison';
-import { messageOf } from '../../page/nodes';
 import { ComparedRuns } from '../../views/compare/ComparedRuns';
 import { Button } from '../../views/Marks';
 import { useAnswer, useSize, useTheme } from '../../views/hooks';
@@ -18,9 +17,8 @@ import { BoardPane } from './Panes';
 const ROOM = 24;
 /** pixels */
 const PLOT_PX = 300;
-/** milliseconds between two looks at runs of which one goes on; more where the server takes long for a look */
+/** milliseconds between two looks at runs of which one goes on */
 const POLL_MS = 3000;
-const SHARE = 5;
 /** runs that VisualDL shows */
 const ON_A_BOARD = 16;
 
@@ -35,7 +33,7 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
   const root = useRef<HTMLElement>(null);
   const size = useSize(root);
   const { theme } = useTheme();
-  const { compared, problem } = useComparison(client, runIds, root);
+  const { answer: compared, problem } = useComparison(client, runIds, root);
   const [board, setBoard] = useState(false);
   const open = useCallback((runId: string) => execute(COMMANDS.open, { runId }), [execute]);
   const names = (compared?.runs ?? []).map(({ label }) =>
@@ -109,47 +107,19 @@ function useComparison(
   client: Client,
   runIds: readonly string[],
   root: RefObject<HTMLElement | null>,
-): { compared: Compared | null; problem: string } {
-  const [compared, setCompared] = useState<Compared | null>(null);
-  const [problem, setProblem] = useState('');
+): { answer: Compared | null; problem: string } {
   const ids = runIds.join();
+  const [time, setTime] = useState(0);
+  const ask = useCallback(() => client.compare(ids.split(','), true), [client, ids]);
+  const { answer, problem, asking } = useAnswer(ask, time);
+  const changes = !asking && (problem !== '' || answer!.runs.some(({ live }) => live));
   useEffect(() => {
-    let here = true;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    let asking = 0;
-    const later = (): void => {
-      timer = setTimeout(ask, Math.max(POLL_MS, SHARE * (Date.now() - asking)));
-    };
-    const show = (answer: Compared): void => {
-      if (here) {
-        setCompared(answer);
-        setProblem('');
-        if (answer.runs.some(({ live }) => live)) {
-          later();
-        }
-      }
-    };
-    const ask = (): void => {
-      // a tab that is not in front has no size
-      if (timer !== undefined && root.current?.clientWidth === 0) {
-        timer = setTimeout(ask, POLL_MS);
-        return;
-      }
-      asking = Date.now();
-      client.compare(ids.split(','), true).then(show, (failure: unknown) => {
-        if (here) {
-          setProblem(messageOf(failure));
-          later();
-        }
-      });
-    };
-    ask();
-    return () => {
-      here = false;
-      clearTimeout(timer);
-    };
-  }, [client, ids, root]);
-  return { compared, problem };
+    // a tab that is not in front has no size
+    const askAgain = (): void => void (root.current?.clientWidth !== 0 && setTime(last => last + 1));
+    const timer = changes ? setInterval(askAgain, POLL_MS) : undefined;
+    return () => clearInterval(timer);
+  }, [changes, root]);
+  return { answer, problem };
 }
 
 /** Draw the differences between the programs of two runs. */

@@ -44,16 +44,11 @@ interface StacksPaneProps {
 export function StacksPane({ client, runId, onCellLine }: StacksPaneProps): ReactElement {
   const [time, setTime] = useState(0);
   const take = useCallback(() => client.stacks(runId), [client, runId]);
-  const { answer: stall, problem } = useAnswer(take, time);
+  const { answer: stall, problem, asking } = useAnswer(take, time);
   return (
     <div className="nbdist-stacks">
-      <Stacks
-        stall={stall}
-        again={() => setTime(time + 1)}
-        taking={!stall && !problem}
-        onCellLine={onCellLine}
-      >
-        {!stall && <p className="nbdist-empty">{problem || words.takingStacks}</p>}
+      <Stacks stall={stall} again={() => setTime(time + 1)} taking={asking} onCellLine={onCellLine}>
+        {(problem || !stall) && <p className="nbdist-empty">{problem || words.takingStacks}</p>}
       </Stacks>
     </div>
   );
