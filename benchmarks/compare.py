@@ -28,8 +28,8 @@ from lab import CHROMIUM_FLAGS, LabServer, chromium, new_page
 
 FEW, MANY = 20, 200
 OPENED, SORTED, DRAWN = "opened", "sorted", "all curves drawn"
-SMOOTHED, HOVERED = "all smoothed", "all values at the pointer"
-ACTIONS = (SORTED, DRAWN, SMOOTHED, HOVERED)
+HOVERED = "all values at the pointer"
+ACTIONS = (SORTED, DRAWN, HOVERED)
 METRICS = (OPENED, *ACTIONS)
 SOON, USABLE = 1.0, 1.0
 """Seconds until a comparison of few runs is there, and until one of many has done what its reader asked."""
@@ -92,14 +92,6 @@ def look(page: Page, run_ids: Sequence[str]) -> Iterator[tuple[str, float]]:
             f"{picture} !== window.picture",
         ),
     )
-    page.wait_for_timeout(500)
-    page.evaluate(f"window.picture = {picture}")
-    slide = (
-        "(() => { const set = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set; "
-        f"const at = {ROOT}.querySelector('.nbdist-smoothing input'); set.call(at, '0.9'); "
-        "at.dispatchEvent(new Event('input', {bubbles: true})); })()"
-    )
-    yield SMOOTHED, seconds(slide, f"{picture} !== window.picture")
     curves = page.locator(".nbdist-compare .u-over").first
     curves.scroll_into_view_if_needed()
     box = curves.bounding_box()

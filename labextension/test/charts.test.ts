@@ -1,13 +1,4 @@
-import {
-  axisOf,
-  canBeLog,
-  latest,
-  plotColumns,
-  logByDefault,
-  positive,
-  rowAt,
-  smoothCurves,
-} from '../src/model/charts';
+import { axisOf, canBeLog, latest, plotColumns, logByDefault, positive, rowAt } from '../src/model/charts';
 import { decode, type Update } from '../src/protocol/run';
 import { type Chart } from '../src/protocol/charts';
 import { sample } from './samples';
@@ -101,19 +92,4 @@ test('at a step a line has its nearest value, and none before it began or after 
   const column = [null, 1, null, null, 2, null];
 
   expect([0, 1, 2, 3, 4, 5].map(row => rowAt(column, row))).toEqual([null, 1, 1, 4, 4, null]);
-});
-
-test('a smoothed curve is a running mean of what came, and stands before the curve as it was', () => {
-  const band = [
-    [0, 1, 2, 3],
-    [4, null, 0, 0],
-    [3, null, -1, -1],
-    [5, null, 1, 1],
-  ] as const;
-
-  const [x, mean, low, high, raw] = smoothCurves(band, 0.5, 'band');
-
-  expect([x, low, high, raw]).toEqual([band[0], band[2], band[3], band[1]]);
-  expect(mean).toEqual([4, null, (0.5 * 4) / 1.5, (0.25 * 4) / 1.75]);
-  expect(smoothCurves([[0], [1], [2]], 0.9, 'ranks')).toEqual([[0], [1], [2], [1], [2]]);
 });

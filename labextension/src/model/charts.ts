@@ -52,25 +52,6 @@ export function logByDefault(lines: Lines): boolean {
   return least > 0 && most > TWO_DECADES * least;
 }
 
-/** Return the curves as running means, and behind them as logged: `weight` (0 to 1) is the part of the mean kept at
- * each value. Of a band only the mean is a curve. */
-export function smoothCurves(lines: Lines, weight: number, kind: Chart['kind']): Lines {
-  const [x, ...columns] = lines;
-  const curves = kind === 'band' ? columns.slice(0, 1) : columns;
-  const means = curves.map(column => {
-    let [sum, weights] = [0, 0];
-    return column.map(value => {
-      if (value === null) {
-        return null;
-      }
-      sum = weight * sum + value;
-      weights = weight * weights + 1;
-      return sum / weights;
-    });
-  });
-  return [x, ...means, ...columns.slice(curves.length), ...curves];
-}
-
 function values(lines: Lines): number[] {
   return lines
     .slice(1)

@@ -11,7 +11,6 @@ import {
   plotColumns,
   logByDefault,
   positive,
-  smoothCurves,
 } from '../../model/charts';
 import { paletteOf, type PlotChoice, plotOptions, type RunLines } from './plot';
 import { figure } from '../../words/formats';
@@ -23,8 +22,8 @@ import { useTheme, useThrottled } from '../hooks';
 const REDRAW = 1000;
 const AXES = ['step', 'time'] as const;
 
-/** The reader's last choices, also for charts that are drawn later. */
-const chosen: { axis: Axis; smoothing: number } = { axis: 'step', smoothing: 0 };
+/** The reader's last choice, also for charts that are drawn later. */
+let chosen: Axis = 'step';
 
 interface MetricsProps {
   charts: ReadonlyMap<string, Chart>;
@@ -42,8 +41,7 @@ export function Metrics(props: MetricsProps): ReactElement {
   const throttled = useThrottled(props.charts, REDRAW);
   // several runs have other curves where the reader chose others
   const charts = props.runs ? props.charts : throttled;
-  const [{ axis, smoothing }, setShown] = useState({ ...chosen });
-  const choose = (choice: Partial<typeof chosen>): void => setShown({ ...Object.assign(chosen, choice) });
+  const [axis, setAxis] = useState(chosen);
   const ordered = useMemo(() => {
     const all = [...charts.values()];
     return [...metricsOf(charts), ...all.filter(chart => chart.group === 'system')];
@@ -57,22 +55,8 @@ export function Metrics(props: MetricsProps): ReactElement {
           choices={AXES}
           names={words}
           chosen={axis}
-          onChoose={each => choose({ axis: each })}
+          onChoose={each => setAxis((chosen = each))}
         />
-        <label className="nbdist-row nbdist-smoothing">
-          <span className="nbdist-cut">{words.smoothing}</span>
-          <input
-            type="range"
-            min={0}
-            max={0.95}
-            step={0.05}
-            value={smoothing}
-            // of React a change of it, of Preact while it is pulled: both redraw
-            onChange={event => choose({ smoothing: Number(event.currentTarget.value) })}
-            onInput={event => choose({ smoothing: Number(event.currentTarget.value) })}
-          />
-          <span className="nbdist-quiet">{smoothing ? smoothing.toFixed(2) : words.off}</span>
-        </label>
         <span className="nbdist-space nbdist-quiet nbdist-cut nbdist-tools-hint">{props.hint}</span>
         {onBoard && <Button icon="out" label={words.openBoard} onClick={onBoard} />}
       </div>
@@ -84,7 +68,7 @@ export function Metrics(props: MetricsProps): ReactElement {
       {leftOut > 0 && <div className="nbdist-note nbdist-calm">{words.leftOut(leftOut)}</div>}
       <div className="nbdist-charts">
         {ordered.map(chart => (
-          <ChartView key={keyOf(chart)} chart={chart} wanted={axis} smoothing={smoothing} runs={props.runs} />
+          <ChartView key={keyOf(chart)} chart={chart} wanted={axis} runs={props.runs} />
         ))}
       </div>
     </div>
@@ -132,7 +116,7 @@ export function FirstMetrics({ charts, most, onAll }: FirstMetricsProps): ReactE
   return (
     <div className="nbdist-curves" role="group" aria-label={words.metrics}>
       {first.map(chart => (
-        <ChartView key={keyOf(chart)} chart={chart} wanted="step" smoothing={chosen.smoothing} />
+        <ChartView key={keyOf(chart)} chart={chart} wanted="step" />
       ))}
       {all.length > most && (
         <div className="nbdist-row nbdist-curves-more">
@@ -147,8 +131,6 @@ export function FirstMetrics({ charts, most, onAll }: FirstMetricsProps): ReactE
 interface ChartProps {
   chart: Chart;
   wanted: Axis;
-  /** 0 for none, towards 1 for more */
-  smoothing: number;
   runs?: RunLines | undefined;
 }
 
@@ -169,17 +151,14 @@ export function ChartView(props: ChartProps): ReactElement {
 }
 
 function Curves(props: ChartProps): ReactElement {
-  const { chart, wanted, smoothing, runs } = props;
+  const { chart, wanted, runs } = props;
   const axis = axisOf(chart, wanted);
   const lines = useMemo(() => plotColumns(chart, axis), [chart, axis]);
   const [chosen, setChosen] = useState<boolean | null>(null);
   const possible = useMemo(() => canBeLog(lines), [lines]);
   const log = possible && (chosen ?? logByDefault(lines));
-  const drawn = useMemo(() => {
-    const curves = smoothing ? smoothCurves(lines, smoothing, chart.kind) : lines;
-    return log ? positive(curves) : curves;
-  }, [lines, log, smoothing, chart.kind]);
-  const place = usePlot({ chart, axis, log, smooth: smoothing > 0, runs }, drawn);
+  const drawn = useMemo(() => (log ? positive(lines) : lines), [lines, log]);
+  const place = usePlot({ chart, axis, log, runs }, drawn);
   const banded = chart.kind === 'band' && chart.ranks.length > 1;
   const name = (chart.group === 'system' && words.tags[chart.tag]) || chart.tag;
   const summary = latest(chart);
@@ -211,15 +190,10 @@ function Curves(props: ChartProps): ReactElement {
         role="img"
         aria-label={words.named(name, summary)}
       />
-      {(banded || smoothing > 0) && (
-        <div className="nbdist-row nbdist-fine nbdist-chart-key" data-kind={chart.kind}>
-          <span>
-            {[banded && words.meanOf(chart.ranks.length), smoothing && words.smooth]
-              .filter(Boolean)
-              .join(words.comma)}
-          </span>
-          {banded && <span data-key="band">{words.lowestToHighest}</span>}
-          {smoothing > 0 && <span data-key="faint">{words.asLogged}</span>}
+      {banded && (
+        <div className="nbdist-row nbdist-fine nbdist-chart-key">
+          <span>{words.meanOf(chart.ranks.length)}</span>
+          <span data-key="band">{words.lowestToHighest}</span>
         </div>
       )}
     </div>

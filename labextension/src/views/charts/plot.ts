@@ -68,8 +68,6 @@ export interface PlotChoice {
   chart: Chart;
   axis: Axis;
   log: boolean;
-  /** true when the curves as they were stand behind running means */
-  smooth: boolean;
   /** runs whose lines these are, in the place of ranks */
   runs?: RunLines | undefined;
   palette: Palette;
@@ -122,7 +120,10 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
       },
     ],
     series: [{}, ...seriesOf(choice)],
-    bands: chart.kind === 'band' ? [{ series: [3, 2], fill: translucent(palette.brand) }] : [],
+    bands:
+      chart.kind === 'band'
+        ? [{ series: [3, 2], fill: `color-mix(in srgb, ${palette.brand} 32%, transparent)` }]
+        : [],
     hooks: {
       draw: [plot => nameAxis(plot, choice), plot => nameLines(plot, choice)],
       setCursor: [plot => tell(plot, choice)],
@@ -131,35 +132,23 @@ export function plotOptions(choice: PlotChoice): uPlot.Options {
 }
 
 function seriesOf(choice: PlotChoice): uPlot.Series[] {
-  const { chart, palette, smooth, runs } = choice;
+  const { chart, palette, runs } = choice;
   // a line needs two values; one alone is a point
   const points: uPlot.Series.Points = {
     size: 5,
     show: (plot, series) => [...plot.data[series]!].filter(value => typeof value === 'number').length === 1,
   };
   const line = { spanGaps: true, points };
-  const behind = (colours: readonly string[]): uPlot.Series[] =>
-    smooth
-      ? colours.map(colour => ({ ...line, stroke: translucent(colour), width: 1, points: { show: false } }))
-      : [];
   if (chart.kind === 'band') {
     const edge = { spanGaps: true, points: { show: false }, stroke: 'transparent', width: 0 };
-    return [{ ...line, stroke: palette.brand, width: 1.5 }, edge, edge, ...behind([palette.brand])];
+    return [{ ...line, stroke: palette.brand, width: 1.5 }, edge, edge];
   }
-  const colours = chart.ranks.map(rank => palette.ranks[rank % 8]!);
-  return [
-    ...chart.ranks.map((rank, at) => ({
-      ...line,
-      stroke: colours[at]!,
-      width: 1.5,
-      dash: runs ? DASHES[Math.floor(rank / 8) % DASHES.length]! : [],
-    })),
-    ...behind(colours),
-  ];
-}
-
-function translucent(colour: string): string {
-  return `color-mix(in srgb, ${colour} 32%, transparent)`;
+  return chart.ranks.map(rank => ({
+    ...line,
+    stroke: palette.ranks[rank % 8]!,
+    width: 1.5,
+    dash: runs ? DASHES[Math.floor(rank / 8) % DASHES.length]! : [],
+  }));
 }
 
 const decades: uPlot.Axis.Filter = (_plot, splits) =>
@@ -241,7 +230,7 @@ function tell(plot: uPlot, choice: PlotChoice): void {
     box.hidden = true;
     return;
   }
-  const { axis, chart, smooth } = choice;
+  const { axis, chart } = choice;
   const { names, letters } = choice.runs ?? {};
   const place = (row: number): string =>
     axis === 'step' ? `${words.step} ${plot.data[0][row]!.toLocaleString('en')}` : clock(plot.data[0][row]!);
@@ -251,12 +240,12 @@ function tell(plot: uPlot, choice: PlotChoice): void {
     return typeof value === 'number' ? { value, row: row! } : null;
   };
   const bandRows = (): HTMLElement[] => {
-    const band = [smooth ? 4 : 1, 2, 3].map(series => at(series)?.value ?? null);
+    const band = [1, 2, 3].map(series => at(series)?.value ?? null);
     return band[0] === null ? [] : [element('span', '', bandText(band))];
   };
   const lineRows = (): HTMLElement[] =>
     chart.ranks.flatMap((rank, line) => {
-      const point = at(line + 1 + (smooth ? chart.ranks.length : 0));
+      const point = at(line + 1);
       // lines need not have a value at the same steps
       const elsewhere = point && point.row !== idx && names ? place(point.row) : '';
       const badge = letters?.[rank] ?? String(rank);
