@@ -202,23 +202,10 @@ function linesWith(query: string, block: Block): Uint8Array | null {
   return bits;
 }
 
-/** Return the positions of `query` (in lower case) in `text`: pairs of start and end. */
+/** Return the positions of `query` in `text`, whatever its case: pairs of start and end. */
 export function rangesWith(query: string, text: string): [number, number][] {
-  const ranges: [number, number][] = [];
-  if (!query) {
-    return ranges;
-  }
-  const lower = text.toLowerCase();
-  if (lower.length !== text.length) {
-    // a few letters have longer lower cases: positions would not agree
-    const pattern = new RegExp(query.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'), 'giu');
-    for (const match of text.matchAll(pattern)) {
-      ranges.push([match.index, match.index + match[0].length]);
-    }
-    return ranges;
-  }
-  for (let at = lower.indexOf(query); at >= 0; at = lower.indexOf(query, at + query.length)) {
-    ranges.push([at, at + query.length]);
-  }
-  return ranges;
+  // a few letters have longer lower cases, in which positions would not agree
+  const pattern = new RegExp(query.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'), 'giu');
+  const matches = query ? [...text.matchAll(pattern)] : [];
+  return matches.map(({ 0: match, index }) => [index, index + match.length]);
 }

@@ -36,26 +36,10 @@ export function usedMagic(source: string): Magic | null {
   return line && { kind: 'line', name: line[1]! };
 }
 
-const MAGICS = [
-  '%%distributed',
-  '%%ranks',
-  '%%rank',
-  '%distributed',
-  '%dist_attach',
-  '%dist_board',
-  '%dist_compare',
-  '%dist_doctor',
-  '%dist_explain',
-  '%dist_export',
-  '%dist_logs',
-  '%dist_resume',
-  '%dist_scale',
-  '%dist_session',
-  '%dist_stacks',
-  '%dist_status',
-  '%dist_stop',
-  '%dist_warm',
-];
+const MAGICS = (
+  '%%distributed %%ranks %%rank %distributed %dist_attach %dist_board %dist_compare %dist_doctor %dist_explain ' +
+  '%dist_export %dist_logs %dist_resume %dist_scale %dist_session %dist_stacks %dist_status %dist_stop %dist_warm'
+).split(' ');
 
 /** Return the magics that begin as the line does before the cursor. */
 export function magicsAt(line: string, column: number): Completion | null {

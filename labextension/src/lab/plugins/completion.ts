@@ -23,9 +23,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
     service: IRunService,
     completers: ICompletionProviderManager | null,
   ): void => {
-    const options = new KnownOptions(service);
+    const options = knownOptions(service);
     const optionsAt = async (line: string, column: number, row: number): Promise<Completion | null> =>
-      row === 0 && optionsOf(line) !== null ? complete(line, column, await options.get()) : null;
+      row === 0 && optionsOf(line) !== null ? complete(line, column, await options()) : null;
     completers?.registerProvider(new Completer('nbdist:options', 1200, optionsAt));
     const magics = (line: string, column: number) => Promise.resolve(magicsAt(line, column));
     completers?.registerProvider(new Completer('nbdist:magics', 400, magics));
@@ -34,22 +34,15 @@ const plugin: JupyterFrontEndPlugin<void> = {
 
 export default plugin;
 
-/** Asked for once, when they are first needed; nothing where the server has no nbdist. */
-class KnownOptions {
-  private answer: Promise<readonly Option[]> | null = null;
-
-  constructor(private readonly service: IRunService) {}
-
-  get(): Promise<readonly Option[]> {
-    if (this.service.runs.state === 'absent') {
-      return Promise.resolve([]);
-    }
-    this.answer ??= this.service.client.options().catch(() => {
-      this.answer = null;
+/** Return what asks for the options once, when they are first needed; none where the server has no nbdist. */
+function knownOptions({ client, runs }: IRunService): () => Promise<readonly Option[]> {
+  let answer: Promise<readonly Option[]> | null = null;
+  const ask = (): Promise<readonly Option[]> =>
+    client.options().catch(() => {
+      answer = null;
       return [];
     });
-    return this.answer;
-  }
+  return () => (runs.state === 'absent' ? Promise.resolve([]) : (answer ??= ask()));
 }
 
 /** Completes at the cursor: options in front of what the kernel says, which knows files and magics but no options;

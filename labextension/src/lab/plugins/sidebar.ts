@@ -39,18 +39,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const menu = new Menu({ commands: app.commands });
     const openMenu = (at: { x: number; y: number }, runId: string, checked: string[]): void => {
       menu.clearItems();
-      for (const command of [
-        COMMANDS.open,
-        COMMANDS.attach,
-        COMMANDS.reveal,
-        COMMANDS.againWith,
-        COMMANDS.scale,
-        COMMANDS.pin,
-        COMMANDS.tag,
-        COMMANDS.note,
-        COMMANDS.stop,
-        COMMANDS.remove,
-      ]) {
+      const { open, attach, reveal, againWith, scale, pin, tag, note, stop, remove } = COMMANDS;
+      for (const command of [open, attach, reveal, againWith, scale, pin, tag, note, stop, remove]) {
         menu.addItem({ command, args: { runId } });
       }
       menu.addItem({ command: COMMANDS.compare, args: { runIds: checked } });

@@ -6,7 +6,7 @@ import {
   fields,
   flag,
   listOf,
-  Malformed,
+  nullIfMalformed,
   number,
   object,
   or,
@@ -295,12 +295,5 @@ async function readJson(response: Response): Promise<unknown> {
 }
 
 function refusalIn(answer: unknown): string | null {
-  try {
-    return text(object(answer)['message']);
-  } catch (problem) {
-    if (problem instanceof Malformed) {
-      return null;
-    }
-    throw problem;
-  }
+  return nullIfMalformed(() => text(object(answer)['message']));
 }

@@ -62,6 +62,18 @@ export function Dashboard(props: DashboardProps): ReactElement {
       draw: () => <BoardPane client={client} runIds={[runId]} />,
     },
   ] as const;
+  const tools = [
+    { icon: 'cell', label: words.reveal, command: COMMANDS.reveal, offered: true, bare: false },
+    {
+      icon: 'again',
+      label: panelWords.runAgainWith,
+      command: COMMANDS.againWith,
+      offered: !live,
+      bare: false,
+    },
+    { icon: 'compare', label: words.scale, command: COMMANDS.scale, offered: !live, bare: true },
+    { icon: 'attach', label: words.attachHint, command: COMMANDS.attach, offered: true, bare: true },
+  ] as const;
   return (
     <RunPage
       {...served}
@@ -74,39 +86,19 @@ export function Dashboard(props: DashboardProps): ReactElement {
           {runs.state === 'refused' ? words.refused(runs.refusal) : words.waiting}
         </p>
       }
-      tools={size => (
-        <>
-          <Button
-            icon="cell"
-            label={words.reveal}
-            bare={size !== 'wide'}
-            onClick={() => execute(COMMANDS.reveal, { runId })}
-          />
-          {!live && (
+      tools={size =>
+        tools
+          .filter(({ offered }) => offered)
+          .map(({ icon, label, command, bare }) => (
             <Button
-              icon="again"
-              label={panelWords.runAgainWith}
-              bare={size !== 'wide'}
-              onClick={() => execute(COMMANDS.againWith, { runId })}
+              key={command}
+              icon={icon}
+              label={label}
+              bare={bare || size !== 'wide'}
+              onClick={() => execute(command, { runId })}
             />
-          )}
-          {!live && (
-            <Button
-              icon="compare"
-              label={words.scale}
-              bare
-              onClick={() => execute(COMMANDS.scale, { runId })}
-            />
-          )}
-          <Button
-            icon="attach"
-            label={words.attach}
-            title={words.attachHint}
-            bare
-            onClick={() => execute(COMMANDS.attach, { runId })}
-          />
-        </>
-      )}
+          ))
+      }
       curves={3}
       pages={pages}
       besideLog={rank => (
