@@ -165,6 +165,7 @@ test('a search shows what the server finds, and until then what was shown', asyn
 
   server.answers['GET nbdist/api/runs'] = page([row('lenet-1'), row('bert-2', { notebook: '' })]);
   runs.find('');
+  await clock.pass(200);
   expect(labels(runs)).toEqual(['lenet-1', 'bert-2']);
 });
 

@@ -36,8 +36,10 @@ export class Runs extends Emitter {
   readonly events = new Emitter<[RunEvent]>();
 
   private readonly known = new Map<string, RunRow>();
-  private readonly all = new RunPages();
-  private readonly matching = new RunPages();
+  /** the shown runs, the cursor of their next page (null at the end), and the search that they answer */
+  private ids: readonly string[] = [];
+  private next: string | null = null;
+  private answered = '';
   private cancelSearch: (() => void) | null = null;
   private begun = false;
   private loading = false;
@@ -70,7 +72,7 @@ export class Runs extends Emitter {
   }
 
   get hasMore(): boolean {
-    return this.shown.next !== null;
+    return this.next !== null;
   }
 
   row(runId: string): RunRow | undefined {
@@ -92,7 +94,7 @@ export class Runs extends Emitter {
       const page = await this.client.runs({ limit: PAGE, search });
       if (search === this.search) {
         this.remember(page.runs, this.state === 'ready' ? this.newest() : Infinity);
-        this.shown.takeFirst(page, !search);
+        this.takeFirst(page);
         this.changed('ready');
       }
       this.stream.start();
@@ -112,18 +114,17 @@ export class Runs extends Emitter {
 
   /** Request the next page of the shown list. */
   async more(): Promise<void> {
-    const pages = this.shown;
-    if (this.loading || pages.next === null) {
+    const { search, next } = this;
+    if (this.loading || next === null || this.answered !== search) {
       return;
     }
     this.loading = true;
-    const { search } = this;
     try {
-      const page = await this.client.runs({ limit: LATER_PAGE, before: pages.next, search });
+      const page = await this.client.runs({ limit: LATER_PAGE, before: next, search });
       if (search === this.search) {
         this.remember(page.runs);
-        pages.add(page.runs);
-        pages.next = page.next;
+        this.add(page.runs);
+        this.next = page.next;
         this.changed();
       }
     } catch {
@@ -139,8 +140,6 @@ export class Runs extends Emitter {
       return;
     }
     // the runs that are shown stay until the server has answered
-    this.matching.ids = this.shown.ids;
-    this.matching.next = null;
     this.search = wanted;
     this.searching = wanted !== '';
     this.cancelSearch?.();
@@ -170,8 +169,9 @@ export class Runs extends Emitter {
     this.remember(news.runs, this.newest());
     const removed = news.first ? this.missingIn(news.runs) : news.removed;
     removed.forEach(id => this.known.delete(id));
-    this.all.add(fresh);
-    if (this.search && fresh.length) {
+    if (!this.search) {
+      this.add(fresh);
+    } else if (fresh.length) {
       void this.refresh();
     }
     this.changed('ready');
@@ -187,8 +187,18 @@ export class Runs extends Emitter {
       .map(({ runId }) => runId);
   }
 
-  private get shown(): RunPages {
-    return this.search ? this.matching : this.all;
+  private add(rows: readonly RunRow[]): void {
+    this.ids = [...new Set([...this.ids, ...rows.map(({ runId }) => runId)])];
+  }
+
+  /** Take the first page; of the same list again, further pages stay and new runs join them. */
+  private takeFirst({ runs, next }: ListPage): void {
+    if (this.search || this.answered || this.ids.length <= runs.length) {
+      this.ids = [];
+      this.next = next;
+    }
+    this.answered = this.search;
+    this.add(runs);
   }
 
   /** Return the creation time of the newest known run, in Unix seconds. */
@@ -218,29 +228,8 @@ export class Runs extends Emitter {
     if (state === 'ready') {
       this.becomeReady();
     }
-    this.rows = this.shown.ids.flatMap(id => this.known.get(id) ?? []).sort(byPlace);
+    this.rows = this.ids.flatMap(id => this.known.get(id) ?? []).sort(byPlace);
     this.tell();
-  }
-}
-
-/** The pages of a list of runs that have come, as one: which runs, and what to ask for next. */
-class RunPages {
-  ids: readonly string[] = [];
-  /** cursor of the next page; null at the end */
-  next: string | null = null;
-
-  add(rows: readonly RunRow[]): void {
-    this.ids = [...new Set([...this.ids, ...rows.map(({ runId }) => runId)])];
-  }
-
-  /** Take the first page again. `grows`: further pages stay, only new runs join them. */
-  takeFirst(page: ListPage, grows: boolean): void {
-    if (grows && this.ids.length > page.runs.length) {
-      this.add(page.runs);
-    } else {
-      this.ids = page.runs.map(({ runId }) => runId);
-      this.next = page.next;
-    }
   }
 }
 
