@@ -1,9 +1,8 @@
 import { afterEach, expect, jest, test } from '@jest/globals';
 import { act, cleanup, fireEvent, render, screen } from '@testing-library/preact';
-import { createRef } from 'preact/compat';
 
 import { RunLog } from '../src/log/run_log';
-import { LogPane, type LogPaneHandle, type LogPaneProps } from '../src/views/LogPane';
+import { LogPane, type LogPaneProps } from '../src/views/LogPane';
 import { delta, FakeTurns, numbered } from './log_fakes';
 
 afterEach(() => {
@@ -12,7 +11,6 @@ afterEach(() => {
 });
 
 function show(log: RunLog, props: Partial<LogPaneProps> = {}) {
-  const handle = createRef<LogPaneHandle>();
   const all = {
     log,
     worldSize: 2,
@@ -21,10 +19,9 @@ function show(log: RunLog, props: Partial<LogPaneProps> = {}) {
     narrow: false,
     onCellLine: () => {},
   };
-  const pane = (more: Partial<LogPaneProps>) => <LogPane ref={handle} {...all} {...props} {...more} />;
+  const pane = (more: Partial<LogPaneProps>) => <LogPane {...all} {...props} {...more} />;
   const { rerender } = render(pane({}));
   return {
-    handle: handle as { current: LogPaneHandle },
     again: (more: Partial<LogPaneProps>) => rerender(pane(more)),
   };
 }
@@ -266,7 +263,7 @@ test('while nothing but bars move, nothing is said of no output', async () => {
 test('the first error is a button when there is one', async () => {
   const log = makeLog();
   log.receive([delta(0, 0, numbered(500))], null);
-  const { handle } = show(log);
+  show(log);
   await frame();
   expect(screen.queryByRole('button', { name: 'First error' })).toBeNull();
 
@@ -276,7 +273,7 @@ test('the first error is a button when there is one', async () => {
   await frame();
 
   expect(document.querySelector('.nbdist-pointed')!.textContent).toContain('ValueError: no');
-  act(() => handle.current.toggleFollow());
+  fireEvent.click(button('Follow'));
   await frame();
   expect(lines().at(-1)).toContain('line 999');
 });

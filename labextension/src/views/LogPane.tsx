@@ -1,12 +1,10 @@
 /** The log of a rank, or of all: toolbar, the rows that can be seen, the lines that still grow. */
 import {
   type CSSProperties,
-  forwardRef,
   type KeyboardEvent,
   type ReactElement,
   type RefObject,
   useEffect,
-  useImperativeHandle,
   useLayoutEffect,
   useRef,
   useState,
@@ -30,14 +28,6 @@ const PATIENCE = 1500;
 /** milliseconds that a notice stays */
 const NOTICE = 3000;
 
-export interface LogPaneHandle {
-  focusSearch(): void;
-  toggleFollow(): void;
-  toggleWrap(): void;
-  jumpToFirstError(): void;
-  focusLog(): void;
-}
-
 export interface LogPaneProps {
   log: RunLog;
   worldSize: number;
@@ -58,14 +48,13 @@ export interface LogPaneProps {
   onCellLine(line: number): void;
 }
 
-export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(props, ref) {
+export function LogPane(props: LogPaneProps): ReactElement {
   const { log, worldSize, ended, failed, selected, label, narrow, theme, onCellLine } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const lines = useRef<HTMLDivElement>(null);
   const rows = useRef<HTMLDivElement>(null);
   const live = useRef<HTMLDivElement>(null);
   const detail = useRef<HTMLDivElement>(null);
-  const searchBox = useRef<HTMLInputElement>(null);
   const screen = useRef<LogScreen | null>(null);
   const [state, setState] = useState(BEFORE_DRAWING);
   const [onlyDifferences, setOnlyDifferences] = useState(false);
@@ -134,19 +123,6 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
     return () => clearTimeout(timer);
   }, [notice]);
 
-  const focusLog = () => scroller.current?.focus();
-
-  useImperativeHandle(ref, () => ({
-    focusSearch: () => {
-      searchBox.current?.focus();
-      searchBox.current?.select();
-    },
-    toggleFollow: () => screen.current?.toggleFollow(),
-    toggleWrap: () => screen.current?.toggleWrap(),
-    jumpToFirstError: () => screen.current?.jumpToFirstError(),
-    focusLog,
-  }));
-
   const copy = async () => {
     const selection = screen.current!.selection;
     const copied = selection
@@ -168,7 +144,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
       style={{ '--nbdist-gutter': `${gutter}px`, '--nbdist-time': `${time}px` } as CSSProperties}
     >
       <div className="nbdist-row nbdist-tools nbdist-toolbar" role="toolbar" aria-label={logWords.tools}>
-        <Find state={state} box={searchBox} screen={screen} onLeave={focusLog} />
+        <Find state={state} screen={screen} onLeave={() => scroller.current?.focus()} />
         {!narrow && (
           <span className="nbdist-quiet nbdist-cut nbdist-amount">
             {logWords.lines(state.lines, state.folded)}
@@ -237,7 +213,7 @@ export const LogPane = forwardRef<LogPaneHandle, LogPaneProps>(function LogPane(
       </div>
     </div>
   );
-});
+}
 
 /** Wait until every written line has come, or so few come that this may last. */
 async function settled(log: RunLog): Promise<void> {
@@ -270,12 +246,11 @@ function Tool({ minor, ...button }: ToolProps): ReactElement {
 
 interface FindProps {
   state: ScreenState;
-  box: RefObject<HTMLInputElement | null>;
   screen: RefObject<LogScreen | null>;
   onLeave(): void;
 }
 
-function Find({ state, box, screen, onLeave }: FindProps) {
+function Find({ state, screen, onLeave }: FindProps) {
   const onKeyDown = (event: KeyboardEvent<HTMLInputElement>) => {
     // the notebook must not take what is typed here for its own commands
     event.stopPropagation();
@@ -293,7 +268,6 @@ function Find({ state, box, screen, onLeave }: FindProps) {
     <span className="nbdist-row nbdist-field nbdist-find" data-lm-suppress-shortcuts="true">
       <Icon name="search" />
       <input
-        ref={box}
         className="nbdist-search"
         type="search"
         role="searchbox"

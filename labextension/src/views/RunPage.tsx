@@ -10,19 +10,18 @@ import {
   useEffect,
   useId,
   useMemo,
-  useRef,
   useState,
   useSyncExternalStore,
 } from 'react';
 
-import { type Action, actionOf, chord, focusById, leave } from './keys';
+import { chord, leave } from './keys';
 import type { RunModel } from '../model/run_model';
 import { cellSource, type PageAction } from '../page/actions';
 import { localized } from '../words/languages';
 import { words } from '../words/panel';
 import { CellPane } from './Code';
 import { Header } from './Header';
-import { LogPane, type LogPaneHandle } from './LogPane';
+import { LogPane } from './LogPane';
 import { FirstMetrics, figuresText, lastStep, Metrics } from './charts/Metrics';
 import { CopyReport } from './CopyReport';
 import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice, useSilence } from './Notes';
@@ -88,22 +87,12 @@ export interface RunPageProps {
   onControls?: ((page: RunControls) => void) | undefined;
 }
 
-type LogAction = (log: LogPaneHandle) => void;
-
-const LOG_KEYS: Partial<Record<Action, LogAction>> = {
-  search: log => log.focusSearch(),
-  follow: log => log.toggleFollow(),
-  wrap: log => log.toggleWrap(),
-  'first error': log => log.jumpToFirstError(),
-};
-
 export function RunPage(props: RunPageProps): ReactElement {
   const { model, host, root, inCell, curves = 0, pages = [], onShown, onControls } = props;
   const version = useSyncExternalStore(model.subscribe, () => model.version);
   const { theme } = useTheme();
   const size = useSize(root);
   const narrow = size === 'narrow';
-  const pane = useRef<LogPaneHandle>(null);
   const [tab, setTab] = useState<Tab>('all');
   const [shownLog, setShownLog] = useState<number | null>(null);
   const [picked, setPicked] = useState<number | null>(null);
@@ -146,9 +135,9 @@ export function RunPage(props: RunPageProps): ReactElement {
   const open = useCallback(
     (rank: number) => {
       select(rank);
-      afterDrawing(() => pane.current?.focusLog());
+      afterDrawing(() => root.current?.querySelector<HTMLElement>('[role=log]')?.focus());
     },
-    [select, afterDrawing],
+    [select, afterDrawing, root],
   );
   const goToLine = useCallback(
     (to: number) => {
@@ -180,36 +169,12 @@ export function RunPage(props: RunPageProps): ReactElement {
     });
   }, [host, notify]);
 
-  const act = (action: Action): void => {
-    const inLog = LOG_KEYS[action];
-    if (action === 'leave') {
-      leave(root.current);
-      return;
-    }
-    setOpened(true);
-    if (inLog && logTab) {
-      inLog(pane.current!);
-    } else if (inLog) {
-      // a log that is not shown cannot take the focus
-      select(shownLog ?? 'all');
-      afterDrawing(() => inLog(pane.current!));
-    } else if (typeof action !== 'number' || action < ranks.length) {
-      select(action as Tab);
-      afterDrawing(() => focusById(root.current, tabId(action as Tab)));
-    }
-  };
   const key = (event: KeyboardEvent): void => {
-    if (chord(event)) {
-      return;
-    }
-    if (inCell) {
+    if (inCell && !chord(event)) {
       event.stopPropagation();
-    }
-    const action = event.defaultPrevented ? null : actionOf(event);
-    if (action !== null && (inCell || action !== 'leave')) {
-      act(action);
-      event.preventDefault();
-      event.stopPropagation();
+      if (event.key === 'Escape' && !event.defaultPrevented) {
+        leave(root.current);
+      }
     }
   };
 
@@ -354,7 +319,6 @@ export function RunPage(props: RunPageProps): ReactElement {
           hidden={!logTab}
         >
           <LogPane
-            ref={pane}
             log={log}
             worldSize={ranks.length}
             ended={view?.live === false}
