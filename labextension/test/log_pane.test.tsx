@@ -278,22 +278,6 @@ test('the first error is a button when there is one', async () => {
   expect(lines().at(-1)).toContain('line 999');
 });
 
-test('only differences leave out what all ranks wrote', async () => {
-  const log = makeLog();
-  log.receive(
-    [0, 1].map(rank => delta(rank, 0, ['both', `only ${rank}`])),
-    null,
-  );
-  show(log);
-  await frame();
-
-  fireEvent.click(button('Only differences'));
-  await frame();
-
-  expect(lines()).toEqual(['00:00.0only 0', '10:00.0only 1']);
-  expect(button('Only differences').getAttribute('aria-pressed')).toBe('true');
-});
-
 test('copy takes the rows and says how many', async () => {
   const written: string[] = [];
   const clipboard = { writeText: (text: string) => Promise.resolve(void written.push(text)) };

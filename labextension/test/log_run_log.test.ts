@@ -1,7 +1,6 @@
 /** @jest-environment node */
 import { expect, test } from '@jest/globals';
 
-import { Differences } from '../src/log/subsets';
 import { type LogRows, RankSets } from '../src/log/rows';
 import { RunLog } from '../src/log/run_log';
 import { delta, FakeTurns, lineAt, numbered, randomly } from './log_fakes';
@@ -170,20 +169,6 @@ test('a line does not join one of two seconds before', () => {
   );
 
   expect(texts(log.all)).toEqual(['0 tick', '1 tick']);
-});
-
-test('only differences are the entries that not all ranks share', () => {
-  const { log } = makeLog();
-  const differences = new Differences(log.all, 2);
-  log.receive([delta(0, 0, ['same'])], null);
-  expect(texts(differences)).toEqual(['0 same']);
-
-  log.receive(
-    [delta(0, 1, ['mine', 'same too'], { times: [[2, 0]] }), delta(1, 0, ['same', 'yours', 'same too'])],
-    null,
-  );
-
-  expect(texts(differences)).toEqual(['0 mine', '1 yours']);
 });
 
 /** Return the lines of each rank, read back from the merged log. */

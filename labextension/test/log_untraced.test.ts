@@ -1,7 +1,7 @@
 /** @jest-environment jsdom */
 import './page';
 import { RunLog } from '../src/log/run_log';
-import { Untraced } from '../src/log/subsets';
+import { Untraced } from '../src/log/untraced';
 import type { LogRows } from '../src/log/rows';
 import { delta, FakeTurns } from './log_fakes';
 

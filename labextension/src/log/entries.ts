@@ -77,12 +77,6 @@ export class EntryRows extends Watched {
     return this.above + this.entries.length;
   }
 
-  /** Return the number of ranks that wrote the line of a row; 0 for a row of missing lines. */
-  ranksAt(at: number): number {
-    const set = at < this.above ? MISSING : this.entries.set.items[at - this.above]!;
-    return set & ~SET ? 0 : this.sets.size(set);
-  }
-
   row(at: number): LogRow {
     const entry = at - this.above;
     if (entry < 0) {

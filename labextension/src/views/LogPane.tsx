@@ -16,7 +16,7 @@ import type { LogRow, LogRows } from '../log/rows';
 import type { RunLog } from '../log/run_log';
 import { BEFORE_DRAWING, LogScreen, type ScreenState } from '../log_view/screen';
 import type { Slices } from '../log/slices';
-import { Differences, Untraced } from '../log/subsets';
+import { Untraced } from '../log/untraced';
 import { copy as copyText } from '../page/nodes';
 import { logWords } from '../words/log';
 import { Button, type ButtonProps, Icon } from './Marks';
@@ -57,24 +57,17 @@ export function LogPane(props: LogPaneProps): ReactElement {
   const detail = useRef<HTMLDivElement>(null);
   const screen = useRef<LogScreen | null>(null);
   const [state, setState] = useState(BEFORE_DRAWING);
-  const [onlyDifferences, setOnlyDifferences] = useState(false);
   const [notice, setNotice] = useState('');
   const [traced, setTraced] = useState(false);
   const [tracebackLines, setTracebackLines] = useState(0);
   const jumped = useRef(false);
 
-  const comparable = selected === null && worldSize > 1;
-  const differing = comparable && onlyDifferences;
   const wide = selected === null && worldSize > 4;
   const gutter = wide ? 60 : 40;
   const time = narrow ? 0 : 60;
 
   const margin = gutter + time;
-  const empty = differing
-    ? logWords.noDifferences
-    : ended
-      ? logWords.none
-      : props.importing || logWords.empty;
+  const empty = ended ? logWords.none : props.importing || logWords.empty;
 
   useLayoutEffect(() => {
     const nodes = {
@@ -89,8 +82,7 @@ export function LogPane(props: LogPaneProps): ReactElement {
   }, [log]);
 
   useLayoutEffect(() => {
-    const differences = differing ? new Differences(log.all, worldSize) : null;
-    const rows = differences ?? (selected === null ? log.all : log.rank(selected));
+    const rows = selected === null ? log.all : log.rank(selected);
     // the log of a rank that was picked is shown as it is, unless its user has stopped it
     const folds = !traced && (failed === null || (failed !== undefined && selected === null));
     const untraced = folds ? new Untraced(rows, rank => rank !== failed) : null;
@@ -101,11 +93,8 @@ export function LogPane(props: LogPaneProps): ReactElement {
       count();
       untraced?.subscribe(count);
     }
-    return () => {
-      untraced?.end();
-      differences?.end();
-    };
-  }, [log, selected, differing, worldSize, failed, traced]);
+    return () => untraced?.end();
+  }, [log, selected, failed, traced]);
 
   useEffect(() => {
     if (typeof failed === 'number' && state.failed && !jumped.current) {
@@ -134,7 +123,7 @@ export function LogPane(props: LogPaneProps): ReactElement {
   const download = async () => {
     await settled(log);
     const whole = selected === null ? log.all : log.rank(selected);
-    const file = await fileOf(differing ? screen.current!.shown : whole, selected === null, log.slices);
+    const file = await fileOf(whole, selected === null, log.slices);
     save(file, selected === null ? `${label}.log` : `${label}-rank${selected}.log`);
   };
 
@@ -173,15 +162,6 @@ export function LogPane(props: LogPaneProps): ReactElement {
             label={logWords.tracebacks(tracebackLines)}
             pressed={traced}
             onClick={() => setTraced(!traced)}
-            minor
-          />
-        )}
-        {comparable && (
-          <Tool
-            icon="differences"
-            label={logWords.differences}
-            pressed={onlyDifferences}
-            onClick={() => setOnlyDifferences(!onlyDifferences)}
             minor
           />
         )}

@@ -46,7 +46,6 @@ const ICONS = {
   compare: 'M2.5 12.5c3 0 3-8 6-8s2 4 5 4M2.5 5.5c3 0 4 6 11 6',
   close: 'M4.5 4.5l7 7M11.5 4.5l-7 7',
   copy: 'M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3',
-  differences: 'M3 6h10M3 10h10M10.5 3l-5 10',
   download: 'M8 2.5v7M5 7l3 3 3-3M3 13h10',
   firstError: 'M8 2.5l6 11H2zM8 6.5v3.5M8 12h.01',
   follow: 'M8 2.5v8M4.5 7.5L8 11l3.5-3.5M3 13.5h10',

@@ -14,7 +14,6 @@ export const LOG_WORDS = inBoth(tr => ({
   follow: tr('Follow', '跟随'),
   wrap: tr('Wrap', '自动换行'),
   firstError: tr('First error', '首个错误'),
-  differences: tr('Only differences', '仅看差异'),
   tracebacks: tr('Tracebacks ({0} lines)', '调用栈（{0} 行）'),
   copy: tr('Copy', '复制'),
   download: tr('Download', '下载'),
@@ -22,7 +21,6 @@ export const LOG_WORDS = inBoth(tr => ({
   fullLine: tr('Full line', '整行'),
   empty: tr('No output yet.', '尚无输出。'),
   none: tr('No output.', '没有输出。'),
-  noDifferences: tr('All ranks wrote the same.', '所有进程的输出相同。'),
   lines: tr(
     (count: number, folded: number) =>
       `${grouped(count)} line${plural(count)}${folded ? `, ${grouped(folded)} folded` : ''}`,
