@@ -1,5 +1,5 @@
 /** A run in the sidebar: two lines, and how far it is. And a sweep, which stands for its runs. */
-import { type HTMLAttributes, memo, type MouseEvent, type ReactElement, type ReactNode } from 'react';
+import { type HTMLAttributes, memo, type MouseEvent, type ReactElement } from 'react';
 
 import { clock, dotted, doneText, figure } from '../../words/formats';
 import { BestRun, Mark, type MarkState } from '../../views/Marks';
@@ -44,7 +44,6 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       data-live={row.live}
       data-state={row.state}
       data-of-sweep={ofSweep}
-      data-diverged={row.spark?.diverged}
       title={titleOf(row, now)}
       aria-description={row.note || undefined}
       onClick={event => onClick(row, event)}
@@ -53,7 +52,6 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       label={row.label}
       time={row.started === null && row.live ? '–' : clock(ended - (row.started ?? row.created))}
       text={about(row, word)}
-      curve={row.spark && <Curve values={row.spark.values} name={row.spark.tag} />}
       age={row.live ? doneText(row.progress) : age(now - ended)}
       fraction={row.live ? (row.progress?.fraction ?? null) : null}
     >
@@ -116,7 +114,6 @@ interface LinesProps extends Place, Omit<HTMLAttributes<HTMLDivElement>, 'id'> {
   time: string;
   text: string;
   age: string;
-  curve?: ReactNode;
   /** length of the bar, 0 to 1; null for none */
   fraction: number | null;
   onCheck: (event: MouseEvent) => void;
@@ -124,7 +121,7 @@ interface LinesProps extends Place, Omit<HTMLAttributes<HTMLDivElement>, 'id'> {
 
 function TwoLines(props: LinesProps): ReactElement {
   const { position, count, current, checked, children, onCheck, ...given } = props;
-  const { mark, label, time, text, age, curve, fraction, ...attributes } = given;
+  const { mark, label, time, text, age, fraction, ...attributes } = given;
   return (
     <div
       {...attributes}
@@ -146,7 +143,6 @@ function TwoLines(props: LinesProps): ReactElement {
         <Check onCheck={onCheck} />
         <span className="nbdist-cut">{text}</span>
         <span className="nbdist-space" />
-        {curve}
         <span className="nbdist-run-age">{age}</span>
       </div>
       {fraction !== null && (
@@ -227,32 +223,3 @@ function titleOf(row: RunRow, now: number): string {
     .filter(Boolean)
     .join('\n');
 }
-
-const CURVE_WIDTH_PX = 48;
-const CURVE_PX = 14;
-
-/** Draw the main metric, from its lowest to its highest. */
-const Curve = memo(function Curve({
-  values,
-  name,
-}: {
-  values: readonly number[];
-  name: string;
-}): ReactElement | null {
-  const finite = values.filter(Number.isFinite);
-  if (finite.length < 2) {
-    return null;
-  }
-  const low = Math.min(...finite);
-  const range = Math.max(...finite) - low || 1;
-  const points = finite.map((value, at) => {
-    const x = (at / (finite.length - 1)) * CURVE_WIDTH_PX;
-    return `${x.toFixed(1)},${(CURVE_PX - 1.5 - ((value - low) / range) * (CURVE_PX - 3)).toFixed(1)}`;
-  });
-  return (
-    <svg className="nbdist-run-curve" viewBox={`0 0 ${CURVE_WIDTH_PX} ${CURVE_PX}`} aria-hidden="true">
-      <title>{name}</title>
-      <polyline points={points.join(' ')} />
-    </svg>
-  );
-});
