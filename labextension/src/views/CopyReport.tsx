@@ -23,12 +23,10 @@ export function CopyReport({ report, label, notify }: CopyReportProps): ReactEle
   }, [copied]);
   const take = async (): Promise<void> => {
     const text = await report();
-    if (text === null) {
-      notify({ text: words.noReport(label) });
-    } else if (await copy(text)) {
+    if (text !== null && (await copy(text))) {
       setCopied(true);
     } else {
-      notify({ text: words.copyByHand, selected: text });
+      notify({ text: words.noReport(label) });
     }
   };
   return (

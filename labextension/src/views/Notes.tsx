@@ -19,8 +19,6 @@ export interface Notice {
   text: string;
   /** address that the reader can open */
   link?: string;
-  /** a text that the reader copies by hand */
-  selected?: string;
   /** said once, then gone */
   brief?: boolean;
   /** true of a run that goes on alone */
@@ -45,9 +43,6 @@ export function useNotice(): [Notice | null, (notice: Notice) => void] {
   return [notice, setNotice];
 }
 
-/** Select all, once: a field that is drawn again keeps its selection. */
-const selectAll = (field: HTMLTextAreaElement | null): void => field?.select();
-
 export function Note({ notice }: { notice: Notice }): ReactElement {
   return (
     <div className="nbdist-note" role="status">
@@ -56,16 +51,6 @@ export function Note({ notice }: { notice: Notice }): ReactElement {
         <a href={notice.link} target="_blank" rel="noreferrer">
           {notice.link}
         </a>
-      )}
-      {notice.selected && (
-        <textarea
-          className="nbdist-field"
-          readOnly
-          aria-label={notice.text}
-          rows={8}
-          value={notice.selected}
-          ref={selectAll}
-        />
       )}
     </div>
   );

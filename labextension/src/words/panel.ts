@@ -61,10 +61,6 @@ export const WORDS = inBoth(tr => ({
     'The report is not available here now. Run %dist_explain --copy {0} in a cell, or nbdist explain --copy {0} in a terminal.',
     '此处暂时无法取得报告。请在单元格中运行 %dist_explain --copy {0}，或在终端中运行 nbdist explain --copy {0}。',
   ),
-  copyByHand: tr(
-    'This page may not use the clipboard. The report is selected: copy it with the keyboard.',
-    '此页面无法使用剪贴板。报告已选中，请用键盘复制。',
-  ),
   notCopied: tr('This page may not use the clipboard. The text is: {0}', '此页面无法使用剪贴板。内容为：{0}'),
   openBoard: tr('Open VisualDL', '打开 VisualDL'),
   boardAsked: tr('Opening VisualDL…', '正在打开 VisualDL…'),
