@@ -140,25 +140,6 @@ test('of a thousand figures those in view are in the document and asked for', as
   expect(log.outputs.ask).toHaveBeenCalledTimes(drawn);
 });
 
-test('pictures that come one after the other are drawn a few times a second, the newest at last', async () => {
-  const frame = () => act(() => new Promise<void>(done => requestAnimationFrame(() => done())));
-  const log = await shown(delta(0, 0, ['epoch 0']));
-  const rowsText = () => document.querySelector('.nbdist-rows')!.textContent;
-  const show = async (at: number) => {
-    log.receive([delta(0, at, [shows(PNG, 640, 100, `<Figure ${at}>`)])], null);
-    await frame();
-  };
-
-  await show(1);
-  expect(rowsText()).toContain('<Figure 1>');
-  await show(2);
-  await show(3);
-  expect(rowsText()).not.toContain('<Figure 2>');
-  await new Promise(done => setTimeout(done, 250));
-  await frame();
-  expect(rowsText()).toContain('<Figure 3>');
-});
-
 test('a picture is shown as large as it is when it is clicked', async () => {
   const log = await shown(delta(0, 0, [shows(PNG, 640, 4000), ...numbered(2)]));
   log.outputs.put(PNG, new Uint8Array([1]));

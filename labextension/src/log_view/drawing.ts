@@ -165,11 +165,6 @@ export class DrawnRows {
     putInto(this.into, [...drawn.values(), ...empty]);
   }
 
-  /** True when a picture is among the drawn rows. */
-  get pictures(): boolean {
-    return this.into.querySelector('.nbdist-output') !== null;
-  }
-
   forget(): void {
     this.drawn = new Map();
     this.into.replaceChildren();

@@ -31,9 +31,6 @@ export interface ScreenOptions {
   onCellLine(line: number): void;
 }
 
-/** milliseconds between two drawings of news where pictures are in view: a reader can follow no more of them */
-const PICTURES_PACE = 250;
-
 /** An element that is put elsewhere in the page is scrolled to its top, and keeps its size. Who moves a panel says so;
  * of other moves the style sheet tells, by an animation that begins again. */
 const MOVED = ['nbdist:moved', 'animationstart'];
@@ -58,8 +55,6 @@ export class LogScreen {
   private growing = false;
   private generation = 0;
   private frame = 0;
-  private paced: ReturnType<typeof setTimeout> | undefined;
-  private drawnAt = -Infinity;
   private state: ScreenState = BEFORE_DRAWING;
   private options: ScreenOptions = { margin: 0, empty: '', onCellLine: () => undefined };
   private readonly unsubscribe: () => void;
@@ -83,7 +78,7 @@ export class LogScreen {
       this.sizes = new ResizeObserver(() => this.resized());
       this.sizes.observe(nodes.scroller);
     }
-    this.unsubscribe = log.subscribe(() => this.requestNews());
+    this.unsubscribe = log.subscribe(() => this.request());
   }
 
   end(): void {
@@ -95,7 +90,6 @@ export class LogScreen {
     MOVED.forEach(type => this.nodes.scroller.removeEventListener(type, this.moved));
     document.removeEventListener('selectionchange', this.selected);
     cancelAnimationFrame(this.frame);
-    clearTimeout(this.paced);
   }
 
   /** Show other rows, of a rank or (null) of all, from their end. */
@@ -184,22 +178,9 @@ export class LogScreen {
     this.frame ||= requestAnimationFrame(() => this.draw());
   }
 
-  /** Draw what has come: with the next frame, or a few times a second. */
-  private requestNews(): void {
-    const wait = this.drawn.pictures ? this.drawnAt + PICTURES_PACE - performance.now() : 0;
-    if (wait <= 0) {
-      this.request();
-    } else {
-      this.paced ??= setTimeout(() => this.request(), wait);
-    }
-  }
-
   draw(): void {
     cancelAnimationFrame(this.frame);
-    clearTimeout(this.paced);
     this.frame = 0;
-    this.paced = undefined;
-    this.drawnAt = performance.now();
     this.goTo(this.search.first(this.viewed.anchor?.row ?? 0, this.following));
     this.viewed.bring(this.rows, this.following);
     const whole = this.drawing(() => undefined);
@@ -255,7 +236,7 @@ export class LogScreen {
       // all lines come again, with other numbers
       this.read = null;
     }
-    this.requestNews();
+    this.request();
   }
 
   private resized(): void {
