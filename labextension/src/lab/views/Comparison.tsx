@@ -5,13 +5,11 @@ import '../../styles/index.css';
 import '../styles/lab.css';
 import type { Compared } from '../../model/comparison';
 import { ComparedRuns } from '../../views/compare/ComparedRuns';
-import { Button } from '../../views/Marks';
 import { useAnswer, useSize, useTheme } from '../../views/hooks';
 import type { Client } from '../services/client';
 import { COMMANDS, type Execute, type IRunService } from '../tokens';
 import { localized } from '../../words/languages';
 import { words } from '../../words/lab';
-import { BoardPane } from './Panes';
 
 /** letters of a name in a chart; of a longer one the end, where runs of one name differ */
 const ROOM = 24;
@@ -19,8 +17,6 @@ const ROOM = 24;
 const PLOT_PX = 300;
 /** milliseconds between two looks at runs of which one goes on */
 const POLL_MS = 3000;
-/** runs that VisualDL shows */
-const ON_A_BOARD = 16;
 
 interface ComparisonProps {
   runIds: readonly string[];
@@ -34,7 +30,6 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
   const size = useSize(root);
   const { theme } = useTheme();
   const { answer: compared, problem } = useComparison(client, runIds, root);
-  const [board, setBoard] = useState(false);
   const open = useCallback((runId: string) => execute(COMMANDS.open, { runId }), [execute]);
   const names = (compared?.runs ?? []).map(({ label }) =>
     label.length > ROOM ? `…${label.slice(-ROOM)}` : label,
@@ -70,27 +65,7 @@ export function Comparison({ runIds, service, execute }: ComparisonProps): React
         </div>
       ))}
       {compared && (
-        <ComparedRuns
-          compared={compared}
-          names={names}
-          curveNames={names}
-          height={PLOT_PX}
-          onOpen={open}
-          onBoard={() => setBoard(true)}
-          board={
-            board && (
-              <>
-                <div className="nbdist-row nbdist-tools">
-                  <Button icon="metrics" label={words.board} pressed onClick={() => setBoard(false)} />
-                </div>
-                <BoardPane
-                  client={client}
-                  runIds={compared.runs.slice(0, ON_A_BOARD).map(run => run.runId)}
-                />
-              </>
-            )
-          }
-        >
+        <ComparedRuns compared={compared} names={names} curveNames={names} height={PLOT_PX} onOpen={open}>
           {compared.runs.length > 1 && <Programs client={client} compared={compared} />}
         </ComparedRuns>
       )}

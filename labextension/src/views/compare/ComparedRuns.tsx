@@ -17,16 +17,12 @@ interface ComparedRunsProps {
   onOpen: (runId: string, from: Element) => void;
   /** the order of the runs, and by which column that is, until the reader chooses one */
   sort?: (Sorting & { order: readonly number[] }) | null;
-  /** shows VisualDL */
-  onBoard: (() => void) | null;
-  /** in the place of the curves */
-  board?: ReactNode;
   /** between table and curves */
   children?: ReactNode;
 }
 
 export function ComparedRuns(props: ComparedRunsProps): ReactElement {
-  const { compared, children, board } = props;
+  const { compared, children } = props;
   const [drawn, setDrawn] = useState<ReadonlySet<number>>(
     () => new Set(Array.from({ length: DRAWN }, (_, run) => run)),
   );
@@ -42,20 +38,18 @@ export function ComparedRuns(props: ComparedRunsProps): ReactElement {
         sort={props.sort}
       />
       {children}
-      {(board || props.onBoard || charts.size > 0) && (
+      {charts.size > 0 && (
         <div className="nbdist-compare-curves" data-page="metrics">
-          {board || (
-            <Metrics
-              charts={charts}
-              runs={{
-                names: props.curveNames,
-                letters: compared.runs.map(({ letter }) => letter),
-                height: props.height,
-              }}
-              hint={words.zoomHint}
-              onBoard={props.onBoard}
-            />
-          )}
+          <Metrics
+            charts={charts}
+            runs={{
+              names: props.curveNames,
+              letters: compared.runs.map(({ letter }) => letter),
+              height: props.height,
+            }}
+            hint={words.zoomHint}
+            onBoard={null}
+          />
         </div>
       )}
     </>

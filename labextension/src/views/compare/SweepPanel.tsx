@@ -101,7 +101,6 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
           height={PLOT_PX}
           onOpen={open}
           sort={sort && { key: columnKey(sort), descending: sort.descending, order: sweep.order }}
-          onBoard={null}
         />
       )}
     </section>
