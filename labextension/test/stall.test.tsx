@@ -83,15 +83,6 @@ test('a reader who keeps waiting is left in peace, and still has the stacks', ()
   expect(screen.getByText('Stacks')).toBeTruthy();
 });
 
-test('other threads are shown when they are asked for', () => {
-  shown(UNHEARD);
-  expect(screen.queryByText('threading.py')).toBeNull();
-
-  fireEvent.click(screen.getByText('All threads'));
-
-  expect(screen.getByText('threading.py')).toBeTruthy();
-});
-
 test('the table says what each rank does, while the run goes on', () => {
   const view = stalled();
 

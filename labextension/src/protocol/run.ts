@@ -115,7 +115,6 @@ const stackGroup = fields({
   line: or(number, null),
   role: bilingual,
   rows: listOf(stackRow),
-  threads: or(listOf(listOf(stackRow)), []),
 });
 
 /** A run that hangs. `since` is when something last happened, `taken` when the stacks were taken, in seconds after

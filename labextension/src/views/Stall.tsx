@@ -62,7 +62,6 @@ interface StacksProps {
 /** Draw the stacks of the ranks, by group. */
 export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
   const { stall, again, taking = false, onCellLine } = props;
-  const [threads, setThreads] = useState(false);
   const groups = stall?.groups ?? [];
   return (
     <div className="nbdist-stall">
@@ -72,13 +71,10 @@ export const Stacks = memo(function Stacks(props: StacksProps): ReactElement {
         <span className="nbdist-space" />
         {props.report}
         {again && <Button icon="again" label={words.takeAgain} disabled={taking} onClick={again} />}
-        {groups.some(group => group.threads.length > 0) && (
-          <Button label={words.allThreads} pressed={threads} onClick={() => setThreads(!threads)} />
-        )}
       </div>
       {props.children}
       {groups.map(group => (
-        <Group key={group.ranks.join()} group={group} threads={threads} onCellLine={onCellLine} />
+        <Group key={group.ranks.join()} group={group} onCellLine={onCellLine} />
       ))}
     </div>
   );
@@ -95,12 +91,10 @@ const SHOWN = 8;
 
 interface GroupProps {
   group: StackGroup;
-  threads: boolean;
   onCellLine: (line: number) => void;
 }
 
-function Group({ group, threads, onCellLine }: GroupProps): ReactElement {
-  const stacks = threads ? [group.rows, ...group.threads] : [group.rows];
+function Group({ group, onCellLine }: GroupProps): ReactElement {
   return (
     <details className="nbdist-stack" open>
       <summary className="nbdist-row">
@@ -111,13 +105,8 @@ function Group({ group, threads, onCellLine }: GroupProps): ReactElement {
         {group.ranks.length > SHOWN && <span>…</span>}
         <span className="nbdist-quiet">{localized(group.role)}</span>
       </summary>
-      {stacks.map((rows, thread) => (
-        <div key={thread}>
-          {thread > 0 && <div className="nbdist-quiet nbdist-stack-thread">{words.thread(thread)}</div>}
-          {rows.map((row, index) => (
-            <Row key={index} row={row} onCellLine={onCellLine} />
-          ))}
-        </div>
+      {group.rows.map((row, index) => (
+        <Row key={index} row={row} onCellLine={onCellLine} />
       ))}
     </details>
   );

@@ -151,8 +151,6 @@ export const WORDS = inBoth(tr => ({
   stacks: tr('Stacks', '调用栈'),
   stacksTaken: tr('taken at {0}, main thread', '采集于 {0}，主线程'),
   takeAgain: tr('Take again', '重新采集'),
-  allThreads: tr('All threads', '全部线程'),
-  thread: tr('Thread {0}', '线程 {0}'),
   cellLine: tr('cell line {0}', '单元格第 {0} 行'),
   builtIn: tr('built-in', '内置'),
   axis: tr('Horizontal axis', '横轴'),
