@@ -17,10 +17,7 @@ export const LAB_WORDS = inBoth(tr => ({
     age => (age === '刚刚' ? age : `${age}前`),
   ),
   sweepBest: tr('best {0} {1}', '最佳 {0} {1}'),
-  check: tr(
-    'Select to compare (Space; Shift-click selects a range)',
-    '选择以进行比较（空格键；按住 Shift 点击可选一段）',
-  ),
+  check: tr('Select to compare (Space)', '选择以进行比较（空格键）'),
   noRuns: tr('No runs yet. Start a cell with', '还没有运行。在单元格首行写上'),
   noRunsThen: tr('and run it.', '并运行它。'),
   noneFound: tr(

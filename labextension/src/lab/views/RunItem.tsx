@@ -28,7 +28,7 @@ interface RunItemProps extends EntryProps {
   ofSweep: boolean;
   best: boolean;
   onClick: (row: RunRow, event: MouseEvent) => void;
-  onCheck: (row: RunRow, event: MouseEvent) => void;
+  onCheck: (row: RunRow) => void;
 }
 
 export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement {
@@ -47,7 +47,7 @@ export const RunItem = memo(function RunItem(props: RunItemProps): ReactElement 
       title={titleOf(row, now)}
       aria-description={row.note || undefined}
       onClick={event => onClick(row, event)}
-      onCheck={event => onCheck(row, event)}
+      onCheck={() => onCheck(row)}
       mark={stalled ? 'held' : row.idle ? 'pending' : row.state}
       label={row.label}
       time={row.started === null && row.live ? '–' : clock(ended - (row.started ?? row.created))}
@@ -116,7 +116,7 @@ interface LinesProps extends Place, Omit<HTMLAttributes<HTMLDivElement>, 'id'> {
   age: string;
   /** length of the bar, 0 to 1; null for none */
   fraction: number | null;
-  onCheck: (event: MouseEvent) => void;
+  onCheck: () => void;
 }
 
 function TwoLines(props: LinesProps): ReactElement {
@@ -154,7 +154,7 @@ function TwoLines(props: LinesProps): ReactElement {
   );
 }
 
-function Check({ onCheck }: { onCheck: (event: MouseEvent) => void }): ReactElement {
+function Check({ onCheck }: { onCheck: () => void }): ReactElement {
   return (
     <span
       className="nbdist-check"
@@ -163,7 +163,7 @@ function Check({ onCheck }: { onCheck: (event: MouseEvent) => void }): ReactElem
       aria-hidden="true"
       onClick={event => {
         event.stopPropagation();
-        onCheck(event);
+        onCheck();
       }}
     >
       <i />

@@ -128,22 +128,16 @@ export function Sidebar({ service, execute, openMenu }: SidebarProps): ReactElem
     event.stopPropagation();
   };
   const check = useCallback(
-    (row: RunRow, event: MouseEvent): void => {
+    (row: RunRow): void => {
       setCurrentId(row.runId);
-      const to = entries.findIndex(entry => keyOf(entry) === row.runId);
-      if (event.shiftKey && at >= 0) {
-        const between = entries.slice(Math.min(at, to), Math.max(at, to) + 1);
-        setChecked(before => new Set([...before, ...between.flatMap(rowsOf).map(each => each.runId)]));
-      } else {
-        toggle([row]);
-      }
+      toggle([row]);
     },
-    [toggle, entries, at],
+    [toggle],
   );
   const click = useCallback(
     (row: RunRow, event: MouseEvent): void => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) {
-        check(row, event);
+      if (event.ctrlKey || event.metaKey) {
+        check(row);
       } else {
         setCurrentId(row.runId);
         execute(COMMANDS.open, { runId: row.runId });
