@@ -45,7 +45,10 @@ export const LAB_WORDS = inBoth(tr => ({
     'Numbers of ranks, and how long the program runs with each. Its checkpoints are removed.',
     '进程数，以及每种运行多久。期间的检查点会被删除。',
   ),
-  notRead: tr('a message of the server could not be read', '无法读取服务器的消息'),
+  notRead: tr(
+    'a message of the server could not be read, load the page again',
+    '无法读取服务器的消息，请重新加载页面',
+  ),
   notLoaded: tr(
     'This part of nbdist could not be loaded. Load the page again. ({0})',
     '无法加载 nbdist 的这一部分。请重新加载页面。（{0}）',

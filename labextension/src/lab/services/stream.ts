@@ -27,8 +27,6 @@ interface Watch {
   /** those that have the model, and those of them that are seen */
   holders: number;
   users: number;
-  /** true once a message could not be read */
-  broken?: boolean;
   /** reason why nothing more comes */
   gone: string | null;
 }
@@ -192,13 +190,8 @@ export class Stream {
     const message = decode(header, buffers);
     if (watch && message) {
       watch.model.receive(message);
-    } else if (watch?.broken) {
+    } else {
       this.lose(runId, words.notRead);
-    } else if (watch) {
-      // once more from what the page has; a second time it would not be better
-      watch.broken = true;
-      this.sendWatch(runId, watch);
-      return;
     }
     if (!pulled) {
       this.send({ kind: 'ack', run_id: runId });
