@@ -76,7 +76,6 @@ const callView = fields({
 /** The first failure, once it is known. `line` is a line of the cell (1 is the magic's), or null. Where the
  * traceback goes on into a module of the user's, `file`, `fileLine` and `source` are its innermost line.
  * `message` is the exception's type and text; `cause` and `fix` are empty where the error is not known. */
-export type CallView = ReturnType<typeof callView>;
 export type FailureView = ReturnType<typeof failureView>;
 const failureView = fields({
   rank: count,

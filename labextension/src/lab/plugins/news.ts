@@ -115,17 +115,13 @@ function sentence({ kind, row }: RunEvent): string {
   }
 }
 
-/** Return how a notice looks, and the milliseconds until it goes by itself. */
-function looksOf({ kind, row }: RunEvent): ['success' | 'info' | 'warning' | 'error', number | false] {
-  if (kind === 'stalled') {
-    return ['warning', false];
-  }
-  return row.state === 'finished'
-    ? ['success', 6000]
-    : row.state === 'stopped'
-      ? ['info', 4000]
-      : ['error', 15_000];
-}
+/** The look of a notice, and the milliseconds until it goes by itself. */
+const LOOKS = {
+  stalled: ['warning', false],
+  finished: ['success', 6000],
+  stopped: ['info', 4000],
+  failed: ['error', 15_000],
+} as const;
 
 function notify(app: JupyterFrontEnd, event: RunEvent): string {
   const { runId, notebook } = event.row;
@@ -134,6 +130,7 @@ function notify(app: JupyterFrontEnd, event: RunEvent): string {
     { label: words.open, callback: act(COMMANDS.open) },
     ...(notebook ? [{ label: words.reveal, callback: act(COMMANDS.reveal) }] : []),
   ];
-  const [type, autoClose] = looksOf(event);
+  const outcome = event.kind === 'stalled' ? event.kind : event.row.state;
+  const [type, autoClose] = outcome in LOOKS ? LOOKS[outcome as keyof typeof LOOKS] : LOOKS.failed;
   return Notification.emit(sentence(event), type, { actions, autoClose });
 }

@@ -193,19 +193,11 @@ function about(row: RunRow, word: string): string {
     const why = reason.charAt(0).toUpperCase() + reason.slice(1);
     return dotted(row.sweep?.values, why, headline, panelWords.ranks(row.worldSize));
   }
-  const how = row.live ? headline || place : short(headline) || reason || place;
+  const how = headline || (row.live ? '' : reason) || place;
   // its mark says as well that a run has finished: the end of the line may be cut
   const first = row.state === 'finished' ? [how, word] : [word, how];
   const diverged = row.sweep && row.spark?.diverged && panelWords.diverged;
   return dotted(row.sweep?.values, diverged, ...first, panelWords.ranks(row.worldSize));
-}
-
-/** Return a shorter headline: `rank 1, ValueError at line 4`. */
-function short(headline: string): string {
-  return headline
-    .replace(/^(rank \d+) failed first:/, '$1,')
-    .replace(/^(进程 \d+) 最先失败：/, '$1，')
-    .replace(/ of the cell$/, '');
 }
 
 function titleOf(row: RunRow, now: number): string {
