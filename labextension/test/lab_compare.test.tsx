@@ -3,7 +3,7 @@ import './page';
 import { act, cleanup, fireEvent, render, screen, within } from '@testing-library/preact';
 import { createElement } from 'react';
 
-import { plotColumns, overlay } from '../src/model/charts';
+import { axisOf, plotColumns, overlay } from '../src/model/charts';
 import {
   valueText,
   chartsOf,
@@ -129,7 +129,7 @@ test.each([
   expect(sorted(column, 3, descending)).toEqual(order);
 });
 
-test('curves lie over each other by step, or by the time of their own run, where a run has points', () => {
+test('curves lie over each other by step, and by time where they have none, where a run has points', () => {
   const loss = overlay(chartsOf(FOUND, new Set([0, 1, 2]))).get('metric/loss')!;
   const some = overlay(chartsOf(FOUND, new Set([1])));
 
@@ -139,8 +139,16 @@ test('curves lie over each other by step, or by the time of their own run, where
     [2, null, null, null],
     [1, null, 0.5, 0.25],
   ]);
-  expect(plotColumns(loss, 'time')[0].map(time => Number(time.toFixed(1)))).toEqual([
-    0, 0.1, 0.2, 0.4, 7, 7.2, 7.4,
+  const [steps, times, values] = [
+    [NaN, NaN],
+    [0.5, 7],
+    [2, 1],
+  ].map(each => Float32Array.from(each));
+  const stepless = overlay([new Map([['metric/loss', { ...loss, columns: [steps!, times!, values!] }]])]);
+  expect(axisOf(stepless.get('metric/loss')!)).toBe('time');
+  expect(plotColumns(stepless.get('metric/loss')!, 'time')).toEqual([
+    [0.5, 7],
+    [2, 1],
   ]);
   expect([...some.keys()]).toEqual(['metric/loss', 'metric/acc']);
   expect(some.get('metric/loss')!.ranks).toEqual([1]);

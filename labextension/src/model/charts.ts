@@ -15,13 +15,13 @@ export function keyOf(chart: Chart): string {
   return `${chart.group}/${chart.tag}`;
 }
 
-/** Return the axis a chart can be drawn over: only time where no row has a step. */
-export function axisOf(chart: Chart, wanted: Axis): Axis {
-  return chart.columns[0]!.some(step => Number.isFinite(step)) ? wanted : 'time';
+/** Return the axis that a chart is drawn over: steps, and time where no row has a step. */
+export function axisOf({ columns }: Pick<Chart, 'columns'>): Axis {
+  return columns[0]!.some(step => Number.isFinite(step)) ? 'step' : 'time';
 }
 
 export function plotColumns(chart: Chart, axis: Axis): Lines {
-  const columns = (axis === 'time' && chart.byTime) || chart.columns;
+  const { columns } = chart;
   const x = columns[axis === 'step' ? 0 : 1]!;
   const rows = [...x.keys()].filter(row => Number.isFinite(x[row]));
   if (rows.some((row, at) => at > 0 && x[row]! < x[rows[at - 1]!]!)) {
@@ -133,16 +133,15 @@ export function overlay(runs: readonly ReadonlyMap<string, Chart>[]): ReadonlyMa
 function together(like: Chart, charts: readonly (Chart | undefined)[]): Chart {
   const ranks = charts.flatMap((chart, at) => (chart ? [at] : []));
   const present = ranks.map(at => charts[at]!);
-  const columns = aligned(present, 0);
-  const byTime = aligned(present, 1);
+  const byStep = present.some(chart => axisOf(chart) === 'step');
+  const [x, ...lines] = aligned(present, byStep ? 0 : 1);
   return {
     ...like,
     kind: 'ranks',
     ranks,
     last: present.map(chart => chart.last[0] ?? NaN),
     highest: null,
-    columns: [columns[0]!, ...columns],
-    byTime: [byTime[0]!, ...byTime],
+    columns: [byStep ? x! : x!.map(() => NaN), x!, ...lines],
   };
 }
 

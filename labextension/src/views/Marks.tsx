@@ -102,30 +102,6 @@ export function Button({ label, icon, bare, named = bare, pressed, ...given }: B
   );
 }
 
-interface ChoiceProps<Choice extends string> {
-  label: string;
-  choices: readonly Choice[];
-  names: Readonly<Record<Choice, string>>;
-  chosen: Choice;
-  onChoose: (choice: Choice) => void;
-}
-
-/** Draw buttons of which one is pressed. */
-export function Segments<Choice extends string>(props: ChoiceProps<Choice>): ReactElement {
-  return (
-    <span className="nbdist-segments" role="group" aria-label={props.label}>
-      {props.choices.map(each => (
-        <Button
-          key={each}
-          label={props.names[each]}
-          pressed={each === props.chosen}
-          onClick={() => props.onChoose(each)}
-        />
-      ))}
-    </span>
-  );
-}
-
 /** Return the style that gives what is inside it the colour of a rank. */
 export function inColourOf(rank: number): CSSProperties {
   return { '--nb-c': rankColour(rank) } as CSSProperties;

@@ -153,7 +153,6 @@ export const WORDS = inBoth(tr => ({
   takeAgain: tr('Take again', '重新采集'),
   cellLine: tr('cell line {0}', '单元格第 {0} 行'),
   builtIn: tr('built-in', '内置'),
-  axis: tr('Horizontal axis', '横轴'),
   step: tr('Step', '步数'),
   time: tr('Time', '时间'),
   meanOf: tr('mean of {0} ranks', '{0} 个进程的平均值'),

@@ -2,28 +2,15 @@
 import { type ReactElement, type RefObject, useEffect, useMemo, useRef, useState } from 'react';
 import uPlot from 'uplot';
 
-import {
-  type Axis,
-  axisOf,
-  canBeLog,
-  keyOf,
-  latest,
-  plotColumns,
-  logByDefault,
-  positive,
-} from '../../model/charts';
+import { axisOf, canBeLog, keyOf, latest, plotColumns, logByDefault, positive } from '../../model/charts';
 import { paletteOf, type PlotChoice, plotOptions, type RunLines } from './plot';
 import { figure } from '../../words/formats';
 import type { Chart } from '../../protocol/charts';
 import { words } from '../../words/panel';
-import { Button, Segments } from '../Marks';
+import { Button } from '../Marks';
 import { useTheme, useThrottled } from '../hooks';
 
 const REDRAW = 1000;
-const AXES = ['step', 'time'] as const;
-
-/** The reader's last choice, also for charts that are drawn later. */
-let chosen: Axis = 'step';
 
 interface MetricsProps {
   charts: ReadonlyMap<string, Chart>;
@@ -41,7 +28,6 @@ export function Metrics(props: MetricsProps): ReactElement {
   const throttled = useThrottled(props.charts, REDRAW);
   // several runs have other curves where the reader chose others
   const charts = props.runs ? props.charts : throttled;
-  const [axis, setAxis] = useState(chosen);
   const ordered = useMemo(() => {
     const all = [...charts.values()];
     return [...metricsOf(charts), ...all.filter(chart => chart.group === 'system')];
@@ -50,13 +36,6 @@ export function Metrics(props: MetricsProps): ReactElement {
   return (
     <div className="nbdist-metrics">
       <div className="nbdist-row nbdist-tools" role="toolbar" aria-label={words.metrics}>
-        <Segments
-          label={words.axis}
-          choices={AXES}
-          names={words}
-          chosen={axis}
-          onChoose={each => setAxis((chosen = each))}
-        />
         <span className="nbdist-space nbdist-quiet nbdist-cut nbdist-tools-hint">{props.hint}</span>
         {onBoard && <Button icon="out" label={words.openBoard} onClick={onBoard} />}
       </div>
@@ -68,7 +47,7 @@ export function Metrics(props: MetricsProps): ReactElement {
       {leftOut > 0 && <div className="nbdist-note nbdist-calm">{words.leftOut(leftOut)}</div>}
       <div className="nbdist-charts">
         {ordered.map(chart => (
-          <ChartView key={keyOf(chart)} chart={chart} wanted={axis} runs={props.runs} />
+          <ChartView key={keyOf(chart)} chart={chart} runs={props.runs} />
         ))}
       </div>
     </div>
@@ -116,7 +95,7 @@ export function FirstMetrics({ charts, most, onAll }: FirstMetricsProps): ReactE
   return (
     <div className="nbdist-curves" role="group" aria-label={words.metrics}>
       {first.map(chart => (
-        <ChartView key={keyOf(chart)} chart={chart} wanted="step" />
+        <ChartView key={keyOf(chart)} chart={chart} />
       ))}
       {all.length > most && (
         <div className="nbdist-row nbdist-curves-more">
@@ -130,7 +109,6 @@ export function FirstMetrics({ charts, most, onAll }: FirstMetricsProps): ReactE
 
 interface ChartProps {
   chart: Chart;
-  wanted: Axis;
   runs?: RunLines | undefined;
 }
 
@@ -151,8 +129,8 @@ export function ChartView(props: ChartProps): ReactElement {
 }
 
 function Curves(props: ChartProps): ReactElement {
-  const { chart, wanted, runs } = props;
-  const axis = axisOf(chart, wanted);
+  const { chart, runs } = props;
+  const axis = axisOf(chart);
   const lines = useMemo(() => plotColumns(chart, axis), [chart, axis]);
   const [chosen, setChosen] = useState<boolean | null>(null);
   const possible = useMemo(() => canBeLog(lines), [lines]);

@@ -55,7 +55,7 @@ export function ScaleView({ scale, runs, height, onOpen }: ScaleProps): ReactEle
       </div>
       {scale.ranks.length > 1 && (
         <div className="nbdist-compare-curves" data-page="metrics">
-          <ChartView chart={chart} wanted="step" runs={{ names, letters: ['', names[1]!], height }} />
+          <ChartView chart={chart} runs={{ names, letters: ['', names[1]!], height }} />
         </div>
       )}
     </>
