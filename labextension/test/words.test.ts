@@ -14,8 +14,8 @@ test('both languages leave the same open, and fill it in by its place', () => {
   for (const table of [WORDS, LOG_WORDS, LAB_WORDS]) {
     expect(shape(table.zh)).toEqual(shape(table.en));
   }
-  expect(WORDS.en.someMetrics(3, 12)).toBe('3 of 12 metrics');
-  expect(WORDS.zh.someMetrics(3, 12)).toBe('12 项指标中的 3 项');
+  expect(WORDS.en.sweepPoints(3, 12)).toBe('3 of 12 points');
+  expect(WORDS.zh.sweepPoints(3, 12)).toBe('3/12 个点');
   expect(WORDS.en.nodes(2, '{0}')).toBe('2 nodes, {0} ranks');
 });
 

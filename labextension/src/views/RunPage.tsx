@@ -297,9 +297,7 @@ export function RunPage(props: RunPageProps): ReactElement {
             report={report}
           />
         )}
-        {curves > 0 && logTab && (
-          <FirstMetrics charts={model.charts} most={curves} onAll={() => select('metrics')} />
-        )}
+        {curves > 0 && logTab && <FirstMetrics charts={model.charts} most={curves} />}
         <Tabs
           ranks={small ? ranks : lone === null ? [] : [lone]}
           pages={tabs}

@@ -157,8 +157,6 @@ export const WORDS = inBoth(tr => ({
   time: tr('Time', '时间'),
   meanOf: tr('mean of {0} ranks', '{0} 个进程的平均值'),
   lowestToHighest: tr('lowest to highest', '最低到最高'),
-  someMetrics: tr('{0} of {1} metrics', '{1} 项指标中的 {0} 项'),
-  allMetrics: tr('All metrics', '全部指标'),
   mean: tr('mean', '平均'),
   log: tr('Log', '对数'),
   logScale: tr('Logarithmic scale', '对数刻度'),

@@ -80,15 +80,15 @@ function metricsOf(charts: ReadonlyMap<string, Chart>): readonly Chart[] {
   return [...charts.values()].filter(chart => chart.group === 'metric');
 }
 
-interface FirstMetricsProps extends Pick<MetricsProps, 'charts'> {
+/** Draw the first metrics in a row. */
+export function FirstMetrics({
+  charts,
+  most,
+}: {
+  charts: MetricsProps['charts'];
   most: number;
-  onAll: () => void;
-}
-
-/** Draw the first metrics in a row, and how many there are more. */
-export function FirstMetrics({ charts, most, onAll }: FirstMetricsProps): ReactElement | null {
-  const all = useMemo(() => metricsOf(charts), [charts]);
-  const first = all.slice(0, most);
+}): ReactElement | null {
+  const first = useMemo(() => metricsOf(charts).slice(0, most), [charts, most]);
   if (first.length === 0) {
     return null;
   }
@@ -97,12 +97,6 @@ export function FirstMetrics({ charts, most, onAll }: FirstMetricsProps): ReactE
       {first.map(chart => (
         <ChartView key={keyOf(chart)} chart={chart} />
       ))}
-      {all.length > most && (
-        <div className="nbdist-row nbdist-curves-more">
-          <span className="nbdist-quiet">{words.someMetrics(most, all.length)}</span>
-          <Button label={words.allMetrics} onClick={onAll} />
-        </div>
-      )}
     </div>
   );
 }
