@@ -157,6 +157,7 @@ COMMANDS = {
     "doctor": _command(verbs.DOCTOR, verb_results.show_examined),
     "export": _command(verbs.EXPORT, verb_results.show_export),
     "mcp": _command(MCP, lambda _: 0),
+    "profile": _command(verbs.PROFILE, verb_results.show_profile),
     "resume": _command(verbs.RESUME, running.resume),
     "scale": _command(verbs.SCALE, running.scale),
     "session": _command(verbs.SESSION, verb_results.show_session),

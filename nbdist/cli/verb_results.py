@@ -18,6 +18,7 @@ from nbdist.feed.ansi import harmless
 from nbdist.feed.explanation import encode
 from nbdist.feed.labels import cut
 from nbdist.feed.log_lines import LogLine, places_text
+from nbdist.feed.profile import Profile
 from nbdist.feed.view import number_text
 from nbdist.panel import Overview, StatusReader, comparison_text, follow, stopped_text, sweep_headline
 from nbdist.panel.terminal import Block, Line, Terminal
@@ -257,6 +258,11 @@ def show_examined(examined: Examined) -> int:
 def show_session(lines: Sequence[str]) -> int:
     for line in lines:
         print(harmless(in_a_shell(line)))
+    return 0
+
+
+def show_profile(profile: Profile) -> int:
+    print("\n".join(profile.lines(config.language())))
     return 0
 
 

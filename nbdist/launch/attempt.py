@@ -20,6 +20,7 @@ from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.launch.stalls.stack_taker import RankContact, StackTaker, find
 from nbdist.launch.stalls.stall_watch import StallWatch
 from nbdist.model import RankCut, Rendezvous, RunSpec
+from nbdist.store.control import ProfileRequest
 from nbdist.store.logs import LogStream
 from nbdist.store.paths import RunDirectory, make_private
 from nbdist.worker import order
@@ -172,6 +173,13 @@ class Attempt:
         if rank in self._ranks and not self._policy.run.ranks[rank].state.terminal:
             self._interrupt(rank)
             self._interrupted[rank], self._patience[rank] = time.monotonic() + patience, patience
+
+    def record(self, request: ProfileRequest) -> None:
+        """Let the threads of these ranks record what the program does."""
+        recording = order.Recording(name=request.name, seconds=request.seconds)
+        for rank in self._ranks.keys() & set(request.ranks):
+            if not self._policy.run.ranks[rank].state.terminal:
+                self._ask(rank, order.PROFILE + recording.encode())
 
     def came_back(self, rank: int) -> None:
         """Await no more answer from a rank that was interrupted or freed."""

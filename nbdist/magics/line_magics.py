@@ -13,6 +13,7 @@ from IPython.display import HTML, display
 
 from nbdist import config, panel, runner, verbs
 from nbdist.feed.ansi import harmless
+from nbdist.feed.profile import Profile
 from nbdist.magics.cell_check import notebook_names
 from nbdist.magics.distributed import resume_and_show
 from nbdist.magics.presentation import (
@@ -123,6 +124,10 @@ class VerbMagics(Magics):
         print(harmless(text))
         for rank, frames in (stacks.native or {}).items():
             print(harmless(f"\n[{rank}] {frames.rstrip()}"))
+
+    @_shows(verbs.PROFILE)
+    def dist_profile(self, profile: Profile) -> None:
+        print("\n".join(profile.lines(config.language())))
 
     @_shows(verbs.ATTACH)
     def dist_attach(self, handle: runner.RunHandle | runner.SweepHandle) -> None:

@@ -42,6 +42,7 @@ class Options:
     grace: float | None = None
     hang_after: float = 60.0
     notify: str = ""
+    profile: str = ""
     retries: int = 0
     checkpoints: str = ""
     memory: int | None = None

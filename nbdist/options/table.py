@@ -255,11 +255,18 @@ def _check_swept(name: str, typed: str) -> None:
         )
 
 
-def ranks_to_show(text: str) -> tuple[int, ...]:
+def ranks_to_show(text: str, flag: str = "--show-ranks") -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise UsageMistake(f"--show-ranks {text}: write ranks of this machine:  --show-ranks 0,1") from None
+        raise UsageMistake(f"{flag} {text}: write ranks of this machine:  {flag} 0,1") from None
+
+
+def profile(text: str) -> str:
+    first, _, last = text.partition(":")
+    if not (first.isdecimal() and last.isdecimal() and 0 < int(first) < int(last)):
+        raise UsageMistake(f"--profile {text}: write the steps to record:  --profile 10:13")
+    return text
 
 
 def slug(text: str) -> str:
@@ -318,6 +325,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--grace",), "grace", "TIME", partial(parse_duration, flag="--grace"), rare=True),
     Option(("--hang-after",), "hang_after", "TIME", hang_after, rare=True),
     Option(("--notify",), "notify", "URL", notify, rare=True),
+    Option(("--profile",), "profile", "10:13", profile, rare=True),
     Option(("--retries",), "retries", "N", retries),
     Option(("--checkpoints",), "checkpoints", "DIR", rare=True),
     Option(("--memory",), "memory", "SIZE", memory, rare=True),

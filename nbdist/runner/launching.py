@@ -18,6 +18,7 @@ from nbdist.engines import engine_of
 from nbdist.engines.engine import WATCHER
 from nbdist.engines.slurm_step import allocation_of
 from nbdist.errors import LaunchError, UsageMistake
+from nbdist.feed.profile import start_profile
 from nbdist.frameworks.environment import is_installed
 from nbdist.launch import local
 from nbdist.launch.binding import NOTIFY
@@ -32,6 +33,7 @@ from nbdist.runner.resuming import check_checkpoints
 from nbdist.store.paths import RunDirectory, make_private, open_to_append, write_private
 from nbdist.warm.match import PRELOADED
 from nbdist.warm.pool import WarmPool, ranks
+from nbdist.worker.profiler import STEPS
 
 if TYPE_CHECKING:
     from nbdist.preflight import Origin
@@ -70,9 +72,12 @@ def start(plan: Plan, *, warm: bool | None = None, pool: WarmPool = ranks) -> Ru
     with beginning(store().runs / plan.spec.run_id):
         directory = store().create(plan.spec, plan.cell, plan.write_inputs)
         notes = _begin(directory, plan, warm=warm, pool=pool)
+    handle = RunHandle(directory, notes=notes)
+    if STEPS in plan.environment:
+        start_profile(handle.run, directory, 0)
     # on a busy machine a process takes some milliseconds to start
     threading.Thread(target=ask_git, args=(directory, plan.spec), name="nbdist asks git").start()
-    return RunHandle(directory, notes=notes)
+    return handle
 
 
 def _begin(directory: RunDirectory, plan: Plan, *, warm: bool | None, pool: WarmPool) -> tuple[str, ...]:

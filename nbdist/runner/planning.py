@@ -55,6 +55,7 @@ from nbdist.store.paths import check_home
 from nbdist.text import say
 from nbdist.version import __version__
 from nbdist.worker.checkpoints import PLACE
+from nbdist.worker.profiler import STEPS
 
 if TYPE_CHECKING:
     from nbdist.values.packing import Packed
@@ -166,6 +167,8 @@ def _plan(
         node = {"node": nodes.rank, "nodes": nodes.count, "others": nodes.count - 1, "master": nodes.master}
         meeting = "runs.meeting" if nodes.count == 2 else "runs.meeting-others"
         notes.append(say(meeting, config.language(), wait=options.wait, **node))
+    if options.profile:
+        environment[STEPS] = options.profile
     if options.notify:
         environment[NOTIFY] = options.notify
     name, created = options.name or (script.name if script else framework) or "run", time.time()

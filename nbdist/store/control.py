@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Union
 
@@ -52,9 +52,23 @@ class InterruptRequest:
     rank: int
 
 
-Request = Union[StopRequest, StacksRequest, InterruptRequest]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest:
+    """A request to record what the ranks do for some seconds, in files with this ``name``."""
+
+    name: str
+    seconds: float
+    ranks: tuple[int, ...]
+
+
+Request = Union[StopRequest, StacksRequest, InterruptRequest, ProfileRequest]
 _KINDS: dict[str, type[Request]]
-_KINDS = {"stop": StopRequest, "stacks": StacksRequest, "interrupt": InterruptRequest}
+_KINDS = {
+    "stop": StopRequest,
+    "stacks": StacksRequest,
+    "interrupt": InterruptRequest,
+    "profile": ProfileRequest,
+}
 
 
 def request_stop(run: RunDirectory, reason: Reason) -> None:
@@ -91,6 +105,11 @@ def request_stacks(run: RunDirectory) -> str:
 def request_interrupt(run: RunDirectory, rank: int) -> None:
     """Request the interrupt of one rank. Raises OSError."""
     _write(run, "interrupt", rank=rank)
+
+
+def request_profile(run: RunDirectory, request: ProfileRequest) -> None:
+    """Request a profile of ranks. Raises OSError."""
+    _write(run, "profile", **asdict(request))
 
 
 def _write(run: RunDirectory, kind: str, **values: object) -> None:

@@ -50,6 +50,10 @@ class RankDirectory:
     history = PathBelow("history")  # calls in each process group at the last request or failure
     waits = PathBelow("waits")  # the rank's share of time in waits for others (``worker.stack_answers``)
 
+    def profile(self, name: str) -> Path:
+        """Return the path of a trace on its way to that of all ranks (``worker.profiler``)."""
+        return self.path / f"profile-{name}.json"
+
     def cell_error(self, cell: int) -> Path:
         """Return the path of the exception that left a cell of a session."""
         return self.path / "cells" / f"{cell:04}.json"
@@ -75,6 +79,8 @@ class RunDirectory:
     cells = PathBelow("cells")  # the cells of a session, and their inputs until their ranks have them
     socket = PathBelow("socket")  # of a live session, for its cells (``store.control``)
     stacks = PathBelow("stacks.json")  # of every rank at the last request (``store.reports``)
+    profile = PathBelow("profile.json")  # how the time of each rank divided (``feed.profile``)
+    trace = PathBelow("profile.trace.json.gz")  # the traces of all ranks, for Perfetto
     board = PathBelow("board")  # for VisualDL, one directory per rank that logs
     supervisor_log = PathBelow("supervisor.log")  # of the supervisor itself; empty when all is well
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbdist import config, runner
-from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed import comparison
 from nbdist.feed.comparison import Comparison
 from nbdist.feed.curves import Curve, read_curves
 from nbdist.feed.explanation import Explanation, explain_run
 from nbdist.feed.log_lines import LineReader, Place
+from nbdist.feed.profile import Profile, read_profile, start_profile
 from nbdist.feed.report_text import report_text
 from nbdist.feed.sweep_state import SweepView
 from nbdist.model import Reason, Run
@@ -370,6 +371,16 @@ def stacks(_: Frontend, *, run: str | None, threads: bool, native: bool, json: b
         threads=threads,
         json=json,
     )
+
+
+def profile(_: Frontend, *, run: str | None, span: float, ranks: Sequence[int]) -> Profile:
+    """Make a profile of a run that goes on. Raises UnknownRun, UsageMistake and LaunchError."""
+    handle = runner.attach(run)
+    failed = start_profile(handle.run, handle.directory, span, ranks).wait()
+    made = read_profile(handle.directory)
+    if failed or made is None:
+        raise LaunchError(f"the profile of {handle.run.label} could not be written: is the disk full?")
+    return made
 
 
 def attach(_: Frontend, *, run: str | None) -> RunHandle | SweepHandle:

@@ -50,6 +50,7 @@ TERMINATE = b"T"  # call the program's own handler of SIGTERM, or interrupt it w
 PAUSE = b"P"  # let the next call of ``nbdist.should_stop`` wait, and write the number of those begun
 LEAVE = b"V"  # let it return True from a call on; a ``Leave`` follows
 SIGNALLED = b"M"  # SIGTERM has been sent: say when the program's own handler has run (``worker.way_out``)
+PROFILE = b"O"  # record what the program does; a ``Recording`` follows
 CELL = b"X"  # to a rank of a session: execute the ``Cell`` that follows
 END = b"Q"  # there will be no more cells
 
@@ -122,6 +123,13 @@ class Leave(_Message):
     """After LEAVE: the first ``call`` of ``nbdist.should_stop`` that returns True."""
 
     call: int
+
+
+class Recording(_Message):
+    """After PROFILE: the name of the profile, and how many seconds it takes."""
+
+    name: str
+    seconds: float
 
 
 class Cell(_Message):

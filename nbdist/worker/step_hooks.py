@@ -17,6 +17,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
+from nbdist.worker import profiler
 from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.gradient_exchanges import GradientExchanges
 from nbdist.worker.step_time import NAME, StepRecord, StepTimer
@@ -182,6 +183,7 @@ class _Steps:
         if self._latest() is not optimizer:
             self._meet(optimizer)
         self._events.append((self._left, now, id(optimizer), _learning_rate(optimizer)))
+        profiler.step_ended(id(optimizer))
 
     def _meet(self, optimizer: Any) -> None:
         """Note the facts of an optimizer, whose process group may go before the record is written."""
