@@ -11,6 +11,7 @@ from nbdist.diagnosis.silent import MistakeReader
 from nbdist.errors import UnknownRun
 from nbdist.feed.given import ResultsWatch
 from nbdist.feed.measures import FailureWatch, Measures
+from nbdist.feed.profile import read_profile
 from nbdist.feed.rank_log import LOOK_BYTES, LogDelta, Logs
 from nbdist.feed.stalling import StallReader
 from nbdist.feed.view import RankUsage, RunView, UsageWatch, view_of
@@ -91,6 +92,7 @@ class RunFeed:
             stall=self._stalls.look(run),
             slow=self.measures.slow(run, now),
             training=self.measures.training,
+            profile=read_profile(self.directory),
             results=self._results.look(run, now),
             importing=None if any(self.logs.last_lines.values()) else self._importing(run, now),
             mistakes=self._mistakes.look(run),

@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -105,7 +106,7 @@ def start_profile(
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         entry = str(Path(__file__).parents[1] / "entry.py")
         words = [str(directory.path), str(seconds), ",".join(map(str, asked))]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, entry, "feed.profile", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -113,6 +114,8 @@ def start_profile(
             start_new_session=True,
             pass_fds=[lock],
         )
+        threading.Thread(target=process.wait, daemon=True).start()
+        return process
     except BlockingIOError:
         raise UsageMistake(f"{run.label} is being profiled already: wait for that") from None
     finally:

@@ -20,6 +20,7 @@ from nbdist.devices.usage import TreeUsage, tree_usage
 from nbdist.diagnosis.training import Training
 from nbdist.feed.given import NOTHING, Given, inputs_of
 from nbdist.feed.labels import exit_text
+from nbdist.feed.profile import Profile
 from nbdist.feed.progress import Progress
 from nbdist.feed.stalling import SlowView, StallView
 from nbdist.feed.training_view import TrainingView, training_view
@@ -232,6 +233,7 @@ class RunView:
     stall: StallView | None = None
     slow: SlowView | None = None
     training: TrainingView | None = None
+    profile: Profile | None = None
     warnings: tuple[NoteView, ...] = ()
     notes: tuple[str, ...] = ()
     inputs: Given = NOTHING
@@ -259,6 +261,7 @@ def view_of(
     stall: StallView | None = None,
     slow: SlowView | None = None,
     training: Training | None = None,
+    profile: Profile | None = None,
     results: Given = NOTHING,
     importing: tuple[str, float] | None = None,
     mistakes: Sequence[Both] = (),
@@ -309,6 +312,7 @@ def view_of(
         stall=stall,
         slow=slow,
         training=training_view(training),
+        profile=profile,
         inputs=inputs_of(run),
         results=results,
         warnings=tuple(NoteView(text=mistake.en, text_zh=mistake.zh) for mistake in mistakes),

@@ -37,6 +37,7 @@ ROUTES = {
     "api/runs/([^/]+)/explain": "handlers.ExplainHandler",
     "api/runs/([^/]+)/report": "handlers.ReportHandler",
     "api/runs/([^/]+)/stop": "handlers.StopHandler",
+    "api/runs/([^/]+)/profile": "handlers.ProfileHandler",
     "api/runs/([^/]+)/stacks": "handlers.StacksHandler",
     "api/runs/([^/]+)/ranks/([^/]+)/log": "log_handler.LogHandler",
     "api/runs/([^/]+)/ranks/([^/]+)/media/([^/]+)": "handlers.MediaHandler",

@@ -22,6 +22,7 @@ from nbdist.feed.comparison import compare
 from nbdist.feed.explanation import explain_run
 from nbdist.feed.given import results_of
 from nbdist.feed.measures import FailureWatch, glance
+from nbdist.feed.profile import SPAN, read_profile, start_profile
 from nbdist.feed.report_text import report_text
 from nbdist.feed.stalling import StallReader, stall_view
 from nbdist.feed.view import view_of
@@ -63,6 +64,7 @@ def detail_of(directory: RunDirectory, now: float) -> dict[str, Any] | None:
         stall=StallReader(directory).look(run),
         slow=seen.slow,
         training=seen.training,
+        profile=read_profile(directory),
         results=results_of(run, directory),
         mistakes=MistakeReader(directory).look(run),
     )
@@ -379,6 +381,22 @@ class StacksHandler(Api):
     async def post(self, run_id: str) -> None:
         self.body()
         self.answer(await self.backend.run(stacks, await self.directory(run_id)))
+
+
+class ProfileHandler(Api):
+    @signed_in
+    async def post(self, run_id: str) -> None:
+        self.body()
+        await self.of_run(run_id, start_profile, SPAN, refused="the profile cannot be started")
+        self.answer({"run_id": run_id}, 202)
+
+    @signed_in
+    async def get(self, run_id: str) -> None:
+        directory = await self.directory(run_id)
+        data = await self.found(directory.trace.read_bytes, refused="the run has no profile")
+        self.set_header("Content-Disposition", f'attachment; filename="{run_id}.json.gz"')
+        self.set_header("Cache-Control", "no-store")
+        await self.finish(data, set_content_type="application/gzip")
 
 
 class InterruptHandler(Api):

@@ -22,6 +22,16 @@ export class PageServer {
     return (await this.ofRun(runId, '/stop', 'POST')) !== null;
   }
 
+  /** Record a profile; return true when nbdist's server extension has begun. */
+  async profile(runId: string): Promise<boolean> {
+    return (await this.ofRun(runId, '/profile', 'POST')) !== null;
+  }
+
+  /** Return the address of the traces of its last profile. */
+  trace(runId: string): string {
+    return `${this.base()}nbdist/api/runs/${encodeURIComponent(runId)}/profile`;
+  }
+
   /** Return the bytes of a picture or HTML that a rank of the run showed; null where it cannot be had. */
   async media(runId: string, rank: number, name: string): Promise<Uint8Array | null> {
     const response = await this.ofRun(runId, `/ranks/${rank}/media/${encodeURIComponent(name)}`);
@@ -58,14 +68,20 @@ export class PageServer {
     return (await this.extended) ? this.request(url, method) : null;
   }
 
+  /** Return the address of the server; empty where the page has none. */
+  private base(): string {
+    const base = configOf(this.page).baseUrl || this.page.body.dataset['baseUrl'];
+    return typeof base === 'string' ? base.replace(/\/?$/, base && '/') : '';
+  }
+
   /** Return what the server grants; null for a refusal, or no answer. */
   private async request(path: string, method = 'GET'): Promise<Response | null> {
     const config = configOf(this.page);
-    const base = config.baseUrl || this.page.body.dataset['baseUrl'];
-    if (typeof base !== 'string' || !base) {
+    const base = this.base();
+    if (!base) {
       return null;
     }
-    const response = await this.send(base.replace(/\/?$/, '/') + path, {
+    const response = await this.send(base + path, {
       method,
       headers: headersOf(this.page, config),
       credentials: 'same-origin',

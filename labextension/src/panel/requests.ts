@@ -25,6 +25,10 @@ export function runHost(model: WidgetModel, run: RunModel): RunHost {
     board: ({ notify }) => void openBoard(answerOf(model, run, { kind: 'board' }), label(), notify),
     again: hears ? () => void ask(model, { kind: 'stacks' }) : null,
     interrupt: hears ? rank => void ask(model, { kind: 'interrupt', rank }) : null,
+    profiler: {
+      record: () => server.profile(run.view?.runId ?? ''),
+      trace: () => server.trace(run.view?.runId ?? ''),
+    },
     line: () => String(model.get('line') ?? ''),
     act: pageActs()
       ? (action, from) => askPage({ action, runId: run.view!.runId, label: label(), from })

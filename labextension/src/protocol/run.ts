@@ -150,6 +150,17 @@ export const TIME_PARTS = ['data', 'forward', 'backward', 'wait', 'optimizer', '
 export type TimeParts = Readonly<Record<(typeof TIME_PARTS)[number], number>>;
 const share = or(number, 0);
 
+/** What a rank does, in the order of the digits of a line. */
+export const PROFILE_PARTS = ['compute', 'communication', 'overlapped', 'idle'] as const;
+
+/** `line`: a digit for each of many moments; empty where there is a problem. */
+const profiledRank = fields({
+  rank: count,
+  parts: fields({ compute: share, communication: share, overlapped: share, idle: share }),
+  line: text,
+  problem: bilingual,
+});
+
 export type RunView = ReturnType<typeof runView>;
 export const runView = fields({
   runId: text,
@@ -186,6 +197,11 @@ export const runView = fields({
         other: share,
       }),
     }),
+    null,
+  ),
+  /** how the ranks spent some seconds; `onHost`: no device computed; `trace`: the path of all of it */
+  profile: or(
+    fields({ time: number, seconds: number, onHost: flag, trace: text, ranks: listOf(profiledRank) }),
     null,
   ),
   /** mistakes of the program that fail no rank */

@@ -26,6 +26,7 @@ import { FirstMetrics, figuresText, lastStep, Metrics } from './charts/Metrics';
 import { CopyReport } from './CopyReport';
 import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice, useSilence } from './Notes';
 import { clock } from '../words/formats';
+import { Profile, type Profiler } from './Profile';
 import { FEW, Ranks } from './ranks/Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
 import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
@@ -49,6 +50,7 @@ export interface RunHost {
   /** take the stacks again, interrupt a rank; null where the kernel would not hear of it */
   again: ((page: RunControls) => void) | null;
   interrupt: ((rank: number, page: RunControls) => void) | null;
+  profiler?: Profiler;
   /** actions of nbdist's extension, where it is installed; `from` is the panel */
   act?: ((action: PageAction, from: Element) => void) | undefined;
   /** the line with which a cell would start the run again; empty where that is not known */
@@ -275,6 +277,7 @@ export function RunPage(props: RunPageProps): ReactElement {
             <Ranks view={view} selected={selected} onSelect={setPicked} onOpen={open} />
           </div>
         )}
+        {view && <Profile view={view} profiler={host.profiler} notify={notify} />}
         {view && <InputsAndResults view={view} />}
         {view && stall && stall.groups.length > 0 && (
           <div className={inCell ? undefined : 'nbdist-dash-stall'}>

@@ -231,6 +231,20 @@ export const WORDS = inBoth(tr => ({
     gradient_bytes: tr('gradients (bytes)', '梯度（字节）'),
     workers: tr('num_workers', '数据进程数（num_workers）'),
   },
+  record: tr('Profile 2 s', '剖析 2 秒'),
+  recording: tr('Recording…', '正在录制…'),
+  cannotRecord: tr(
+    'Run %dist_profile {0} or nbdist profile {0}',
+    '请运行 %dist_profile {0} 或 nbdist profile {0}',
+  ),
+  profileOf: tr('Profile of {0} s at {1}', '{1} 的剖析，{0} 秒'),
+  profileParts: {
+    compute: tr('compute', '计算'),
+    communication: tr('communication', '通信'),
+    overlapped: tr('both at once', '计算与通信重叠'),
+    idle: tr('idle', '空闲'),
+  },
+  trace: tr('Trace', '轨迹'),
   host: tr('host', '主机'),
   timeOfStep: (onHost: boolean) =>
     onHost ? tr('Time of a step: ', '每步时间：') : tr('Time of a step on the host: ', '每步的主机时间：'),

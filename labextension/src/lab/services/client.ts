@@ -190,6 +190,11 @@ export class Client {
     return taken(await this.send('POST', runPath(runId, '/stacks'))).stall;
   }
 
+  /** Begin to record a profile, which comes with a later view. */
+  async profile(runId: string): Promise<void> {
+    await this.send('POST', runPath(runId, '/profile'));
+  }
+
   /** Interrupt one rank, as Ctrl-C does in a terminal. */
   async interrupt(runId: string, rank: number): Promise<void> {
     await this.send('POST', runPath(runId, `/ranks/${rank}/interrupt`));
@@ -226,6 +231,10 @@ export class Client {
   /** Return the address of the whole log of a rank as a file. */
   logUrl(runId: string, rank: number): string {
     return this.url(runPath(runId, `/ranks/${rank}/log?download=1`));
+  }
+
+  traceUrl(runId: string): string {
+    return this.url(runPath(runId, '/profile'));
   }
 
   /** Return the bytes of a picture or HTML that a rank showed. */

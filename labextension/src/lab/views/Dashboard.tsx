@@ -172,6 +172,10 @@ function actionsOn({ client }: IRunService, runId: string, from: string, label: 
       void tried(client.interrupt(runId, rank), problem =>
         panelWords.named(panelWords.interrupt(rank), problem),
       ).then(problem => problem && page.notify(problem)),
+    profiler: {
+      record: async () => (await tried(client.profile(runId), String)) === null,
+      trace: () => client.traceUrl(runId),
+    },
     report: () => client.report(runId, languageOf()).catch(() => null),
   };
 }

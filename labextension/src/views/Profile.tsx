@@ -1,0 +1,93 @@
+/** The profile of a run: what each rank did at each moment of some seconds, and the button that records it. */
+import { type ReactElement, useState } from 'react';
+
+import { PROFILE_PARTS, type RunView } from '../protocol/run';
+import { percent } from '../words/formats';
+import { localized } from '../words/languages';
+import { words } from '../words/panel';
+import { Badge, Button, Icon } from './Marks';
+import type { Notice } from './Notes';
+
+const COLOURS = ['var(--nb-r0)', 'var(--nb-r7)', 'var(--nb-r5)', 'var(--nb-bg3)'];
+
+export interface Profiler {
+  /** begins to record; false where that is impossible here */
+  record: () => Promise<boolean>;
+  /** the address of the merged trace */
+  trace: () => string;
+}
+
+interface ProfileProps {
+  view: RunView;
+  profiler: Profiler | undefined;
+  notify: (notice: Notice) => void;
+}
+
+export function Profile({ view, profiler, notify }: ProfileProps): ReactElement | null {
+  const { profile, live, training, label } = view;
+  const time = profile?.time ?? 0;
+  /** the time of the profile that was there when another one was asked for */
+  const [before, setBefore] = useState<number | null>(null);
+  const recording = before === time;
+  const record = async (): Promise<void> => {
+    setBefore(time);
+    if (!(await profiler!.record())) {
+      setBefore(null);
+      notify({ text: words.cannotRecord(label) });
+    }
+  };
+  const offered = profiler && live && (training || profile);
+  const { columns, profileParts } = words;
+  const idle = profile?.onHost ? columns.other : profileParts.idle;
+  const names = [profileParts.compute, profileParts.communication, profileParts.overlapped, idle];
+  return profile || offered ? (
+    <div className="nbdist-profile">
+      <div className="nbdist-row nbdist-tools">
+        {profile && (
+          <b>{words.profileOf(profile.seconds.toFixed(1), new Date(1000 * time).toLocaleTimeString())}</b>
+        )}
+        {profile &&
+          names.map((name, part) => (
+            <span key={name} className="nbdist-quiet">
+              <i style={{ background: COLOURS[part] }} /> {name}
+            </span>
+          ))}
+        <span className="nbdist-space" />
+        {profile?.trace && profiler && (
+          <a className="nbdist-button" href={profiler.trace()} title={profile.trace} download>
+            <Icon name="download" />
+            {words.trace}
+          </a>
+        )}
+        {offered && (
+          <Button label={recording ? words.recording : words.record} onClick={() => void record()} />
+        )}
+      </div>
+      {profile?.ranks.map(({ rank, parts, line, problem }) => (
+        <div key={rank} className="nbdist-row">
+          <Badge rank={rank} />
+          <span
+            className="nbdist-profile-line"
+            title={PROFILE_PARTS.map((part, at) => `${names[at]} ${percent(100 * parts[part])}`).join(
+              words.comma,
+            )}
+            style={{ background: line && `linear-gradient(to right, ${stops(line)})` }}
+          >
+            {localized(problem)}
+          </span>
+        </div>
+      ))}
+    </div>
+  ) : null;
+}
+
+/** Return the stops of a gradient without transitions. */
+function stops(line: string): string {
+  const place = (at: number): string => `${((100 * at) / line.length).toFixed(2)}%`;
+  return [...line.matchAll(/(.)\1*/g)]
+    .map(
+      ({ 0: same, 1: part, index }) =>
+        `${COLOURS[Number(part)]} ${place(index)} ${place(index + same.length)}`,
+    )
+    .join();
+}
