@@ -1,7 +1,6 @@
 """The profile of a run: the traces of its ranks on one clock, merged, and how the time of each divides.
 
-A process of its own asks the ranks (``worker.profiler``), merges what they write, and works at the lowest
-priority, since it shares the machine with them.
+A process of its own asks the ranks (``worker.profiler``) and merges what they write, at a low priority.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,16 +40,15 @@ _AFTER_END = 1.0  # the same behind the end of the run
 _MOST, _CELLS = 600, 8000  # cells of a line, and of all lines
 _ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
 _ON_HOST = {"cpu_op", "operator", "operatorinner", "dygraphkernellaunch"}
-_COMMUNICATION = re.compile("gloo:|nccl|c10d::", re.IGNORECASE)
+# paddle exchanges gradients where it accumulates them
+_COMMUNICATION = re.compile("gloo:|nccl|c10d::|Global_GradNodeAccumulation", re.IGNORECASE)
 _ENCLOSING = "autograd::engine"  # around what computes
-
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class RankProfile:
     """The profile of one rank: shares of 1 by the names in PARTS, and the main part of each of many moments,
-    by its first letter; or else the ``problem``."""
+    by its number in PARTS; or else the ``problem``."""
 
     rank: int
     parts: Mapping[str, float]
@@ -72,13 +70,13 @@ class Profile:
 
     def lines(self, language: str) -> list[str]:
         """Return a text with a line for each rank."""
+        names = [*PARTS[:-1], "other" if self.on_host else "idle"]
         lines = [say("profile.head", language, seconds=self.seconds)]
         for each in self.ranks:
+            shares = zip(names, each.parts.values(), strict=False)
+            text = " · ".join(f"{say(f'profile.{name}', language)} {share:.0%}" for name, share in shares)
             problem = each.problem_zh if language == "zh" else each.problem
-            idle = "other" if self.on_host else "idle"
-            names = {part: say(f"profile.{idle if part == 'idle' else part}", language) for part in PARTS}
-            shares = (f"{names[part]} {share:.0%}" for part, share in each.parts.items())
-            lines.append(f"[{each.rank}] {problem or ' · '.join(shares)}")
+            lines.append(f"[{each.rank}] {problem or text}")
         return [*lines, *([say("profile.trace", language, path=self.trace)] if self.trace else [])]
 
 
@@ -96,10 +94,7 @@ def start_profile(
     Raises UsageMistake for a run that has ended or has one already, and OSError."""
     if run.state.terminal:
         raise UsageMistake(f"{run.label} has already ended: start it with  --profile 10:13")
-    known = [rank.rank for rank in run.ranks if run.spec.engine or run.spec.is_here(rank.spec)]
-    asked = [rank for rank in ranks or known if rank in known]
-    if not asked:
-        raise UsageMistake(f"{run.label} has no rank {ranks[0]} on this machine")
+    asked = ranks or [rank.rank for rank in run.ranks if run.spec.engine or run.spec.is_here(rank.spec)]
     lock = os.open(directory.control, os.O_RDONLY | os.O_CLOEXEC)
     try:
         # the process keeps it
@@ -148,41 +143,42 @@ def main(arguments: Sequence[str]) -> int:
 
 def _merged(files: Mapping[int, Path], to: Path) -> Profile:
     """Merge the traces of ranks, whose events have their processes; return how their times divide."""
-    known: dict[int, _Division] = {}
+    times: dict[int, _Times] = {}
     problems: dict[int, str] = {}
     draft = to.with_suffix(".draft")
-    with gzip.open(draft, "wb", compresslevel=1) as merged:
+    with (
+        open(draft, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file,
+        gzip.open(file, "wb", compresslevel=1) as merged,
+    ):
         for rank, path in files.items():
-            try:
+            problems[rank] = "silent"
+            with suppress(OSError, *MALFORMED):
                 text = path.read_bytes()
                 trace = loads(text)
                 problems[rank] = trace.get("problem", "no-events")
-                known[rank] = _divide([event for event in trace["traceEvents"] if event["ph"] == "X"])
-            except FileNotFoundError:
-                problems[rank] = "silent"
-            except (OSError, *MALFORMED):
-                continue
-            else:
+                # paddle has empty ones, too
+                events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+                times[rank] = _Times(events)
                 # as text, which takes a tenth of the time; kineto's numbers count from this one
                 head = b'{"baseTimeNanoseconds": %d, "traceEvents": [' % trace.get("baseTimeNanoseconds", 0)
-                merged.write(b"," if len(known) > 1 else head)
+                merged.write(b"," if len(times) > 1 else head)
                 merged.write(text[text.index(b"[", text.index(b'"traceEvents"')) + 1 : text.rindex(b"]")])
                 about = {"ph": "M", "name": "process_name", "args": {"name": f"rank {rank}"}}
-                for process in {event["pid"] for event in trace["traceEvents"] if event["ph"] == "X"}:
+                for process in {event["pid"] for event in events}:
                     merged.write(b"," + json.dumps({**about, "pid": process}).encode())
         merged.write(b"]}")
     os.replace(draft, to)
-    begin = min((division.begin for division in known.values()), default=0.0)
-    length = max((division.end for division in known.values()), default=0.0) - begin
-    cells = max(40, min(_MOST, _CELLS // len(files)))
+    begin = min((each.begin for each in times.values()), default=0.0)
+    length = max((each.end for each in times.values()), default=0.0) - begin
+    width = length / max(40, min(_MOST, _CELLS // len(files)))
     return Profile(
         time=time.time(),
         seconds=round(length / 1e6, 3),
-        on_host=not any(division.on_device for division in known.values()),
-        trace=str(to) if known else "",
+        on_host=not any(each.on_device for each in times.values()),
+        trace=str(to) if times else "",
         ranks=tuple(
-            RankProfile(rank, known[rank].shares(), known[rank].line(begin, length / cells, cells))
-            if rank in known
+            RankProfile(rank, times[rank].shares(), times[rank].line(begin, begin + length, width))
+            if rank in times
             else RankProfile(rank, {}, "", *_problem(problems[rank]))
             for rank in files
         ),
@@ -197,80 +193,48 @@ def _problem(code: str) -> Both:
         return Both(code, code)
 
 
-@dataclass(frozen=True, slots=True)
-class _Division:
-    """The time of a rank from ``begin`` to ``end`` (µs): when it computed, communicated, did both."""
+_COMPUTES, _SENDS, _BOTH, _IDLE = range(len(PARTS))
 
-    begin: float
-    end: float
-    on_device: bool
-    intervals: tuple[list[Interval], ...]
+
+class _Times:
+    """What a rank does from moment to moment (µs), by the events of its trace. Raises one of MALFORMED."""
+
+    def __init__(self, events: Sequence[Mapping[str, Any]]) -> None:
+        kinds = [str(event.get("cat", "")).lower() for event in events]
+        self.on_device = not _ON_DEVICE.isdisjoint(kinds)
+        changes = []
+        for event, kind in zip(events, kinds, strict=True):
+            name, begin = event["name"], float(event["ts"])
+            sends = kind == "communication" or _COMMUNICATION.match(name) is not None
+            counts = kind in _ON_DEVICE if self.on_device else sends or kind in _ON_HOST
+            if counts and not name.startswith(_ENCLOSING):
+                changes += [(begin, sends, 1), (begin + float(event.get("dur", 0)), sends, -1)]
+        self.begin = min(float(event["ts"]) for event in events)
+        self.end = max(float(event["ts"]) + float(event.get("dur", 0)) for event in events)
+        self._spans: list[tuple[float, float, int]] = []
+        at, computing, sending = self.begin, 0, 0
+        for moment, sends, step in sorted([*changes, (self.end, False, 0)]):
+            if moment > at:
+                self._spans.append((at, moment, _part(computing > 0, sending > 0)))
+                at = moment
+            computing, sending = computing + step * (not sends), sending + step * sends
 
     def shares(self) -> dict[str, float]:
         """Return the shares of PARTS."""
-        sums = [sum(end - begin for begin, end in each) for each in self.intervals]
-        return dict(zip(PARTS, _apart(sums, self.end - self.begin), strict=True))
+        sums = dict.fromkeys(PARTS, 0.0)
+        for begin, end, part in self._spans:
+            sums[PARTS[part]] += (end - begin) / (self.end - self.begin)
+        return {part: round(share, 4) for part, share in sums.items()}
 
-    def line(self, begin: float, width: float, cells: int) -> str:
+    def line(self, begin: float, end: float, width: float) -> str:
         """Return for each cell the number of the part that fills most of it."""
-        filled = [[0.0, 0.0, 0.0] for _ in range(cells)]
-        for number, intervals in enumerate(self.intervals):
-            for first, last in intervals:
-                for cell in range(int((first - begin) / width), min(cells, int((last - begin) / width) + 1)):
-                    at = begin + cell * width
-                    filled[cell][number] += min(last, at + width) - max(first, at)
-        shares = (_apart(sums, width) for sums in filled)
-        return "".join(str(max(range(len(PARTS)), key=each.__getitem__)) for each in shares)
+        cells = [[0.0] * _IDLE + [1e-9] for _ in range(round((end - begin) / width))]
+        for first, last, part in self._spans:
+            for cell in range(int((first - begin) / width), min(len(cells), int((last - begin) / width) + 1)):
+                at = begin + cell * width
+                cells[cell][part] += min(last, at + width) - max(first, at)
+        return "".join(str(cell.index(max(cell))) for cell in cells)
 
 
-def _apart(sums: Sequence[float], whole: float) -> list[float]:
-    """Return the shares of what only computes, only communicates, does both, and neither."""
-    computes, communicates, both_at_once = sums
-    alone = computes - both_at_once, communicates - both_at_once, both_at_once
-    return [round(part / whole, 4) for part in (*alone, max(0.0, whole - sum(alone)))]
-
-
-def _divide(events: Sequence[Mapping[str, Any]]) -> _Division:
-    """Return the division of a rank's time. Raises one of MALFORMED, as for no events."""
-    kinds = [str(event.get("cat", "")).lower() for event in events]
-    on_device = not _ON_DEVICE.isdisjoint(kinds)
-    computing: list[Interval] = []
-    sending: list[Interval] = []
-    for event, kind in zip(events, kinds, strict=True):
-        sends = kind == "communication" or _COMMUNICATION.match(event["name"])
-        if sends and (kind in _ON_DEVICE or not on_device):
-            sending.append(_times(event))
-        elif kind in (_ON_DEVICE if on_device else _ON_HOST) and not event["name"].startswith(_ENCLOSING):
-            computing.append(_times(event))
-    united = _union(computing), _union(sending)
-    begin, end = min(map(_times, events))[0], max(end for _, end in map(_times, events))
-    return _Division(begin, end, on_device, (*united, _common(*united)))
-
-
-def _times(event: Mapping[str, Any]) -> Interval:
-    begin = float(event["ts"])
-    return begin, begin + float(event.get("dur", 0))
-
-
-def _union(intervals: Iterable[Interval]) -> list[Interval]:
-    united: list[Interval] = []
-    for begin, end in sorted(intervals):
-        if united and begin <= united[-1][1]:
-            united[-1] = united[-1][0], max(united[-1][1], end)
-        else:
-            united.append((begin, end))
-    return united
-
-
-def _common(first: Sequence[Interval], second: Sequence[Interval]) -> list[Interval]:
-    """Return where both of these unions are."""
-    common, here, there = [], 0, 0
-    while here < len(first) and there < len(second):
-        begin, end = max(first[here][0], second[there][0]), min(first[here][1], second[there][1])
-        if begin < end:
-            common.append((begin, end))
-        if first[here][1] < second[there][1]:
-            here += 1
-        else:
-            there += 1
-    return common
+def _part(computes: bool, sends: bool) -> int:
+    return (_BOTH if sends else _COMPUTES) if computes else _SENDS if sends else _IDLE

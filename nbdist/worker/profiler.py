@@ -33,52 +33,43 @@ _LOOKS = 0.02  # seconds between two looks at their number
 _ended = 0  # steps
 
 
-class _Torch:
-    """Kineto, which records a GPU, too."""
-
-    def __init__(self, torch: Any) -> None:
-        if torch.autograd.profiler._is_profiler_enabled:
-            raise RuntimeError("busy")
-        # else it prints a line at each start and stop
-        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-        names, self._calls = torch._C._profiler, torch._C._autograd
-        activity, off = names.ProfilerActivity, (False,) * 5
-        all_threads = names._ExperimentalConfig(profile_all_threads=True)
-        config = names.ProfilerConfig(names.ProfilerState.KINETO, *off, all_threads, "")
-        kinds = {activity.CPU, *([activity.CUDA] if torch.cuda.is_initialized() else [])}
-        # drop what it prints, within a millisecond, of a thread that has not loaded it
-        kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 2)
-        try:
-            self._calls._prepare_profiler(config, kinds)
-            self._calls._enable_profiler(config, kinds)
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            os.close(null)
-
-    def stop(self) -> None:
-        self._result = self._calls._disable_profiler()
-
-    def save(self, path: str) -> None:
-        self._result.save(path)
+Recorder = tuple["Callable[[], Any]", tuple[str, ...]]
+"""What stops it, and returns the trace; and more arguments of the trace's ``save``."""
 
 
-class _Paddle:
-    def __init__(self, core: Any) -> None:
-        options = core.ProfilerOptions()
-        options.trace_switch = 3 if core.is_compiled_with_cuda() else 1
-        self._profiler = core._Profiler.create(options, [])
-        if self._profiler is None:
-            raise RuntimeError("busy")
-        self._profiler.prepare()
-        self._profiler.start()
+def _start_torch(torch: Any) -> Recorder:
+    """Start kineto, which records a GPU, too."""
+    if torch.autograd.profiler._is_profiler_enabled:
+        raise RuntimeError("busy")
+    # else it prints a line at each start and stop
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    names, calls = torch._C._profiler, torch._C._autograd
+    all_threads = names._ExperimentalConfig(profile_all_threads=True)
+    config = names.ProfilerConfig(names.ProfilerState.KINETO, *(False,) * 5, all_threads, "")
+    kinds = {names.ProfilerActivity.CPU}
+    if torch.cuda.is_initialized():
+        kinds.add(names.ProfilerActivity.CUDA)
+    # drop what it prints, within a millisecond, of a thread that has not loaded it
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        calls._prepare_profiler(config, kinds)
+        calls._enable_profiler(config, kinds)
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
+    return calls._disable_profiler, ()
 
-    def stop(self) -> None:
-        self._result = self._profiler.stop()
 
-    def save(self, path: str) -> None:
-        self._result.save(path, "json")
+def _start_paddle(core: Any) -> Recorder:
+    options = core.ProfilerOptions()
+    options.trace_switch = 3 if core.is_compiled_with_cuda() else 1
+    if (profiler := core._Profiler.create(options, [])) is None:
+        raise RuntimeError("busy")
+    profiler.prepare()
+    profiler.start()
+    return profiler.stop, ("json",)
 
 
 class _Recording:
@@ -87,30 +78,36 @@ class _Recording:
 
     def __init__(self, directory: str, name: str) -> None:
         self._path = os.path.join(directory, f"profile-{name}.json")
-        self._recorder: _Torch | _Paddle | None = None
-        self._try(self._begin)
+        self._recorder: Recorder | None = None
+        self._trace: Any = None
+        self._try(self._start)
 
     def stop(self) -> None:
-        if self._recorder is not None:
-            self._try(self._recorder.stop)
+        self._try(self._stop)
 
     def save(self) -> None:
-        if self._recorder is not None:
-            draft = f"{self._path}.{os.getpid()}"
-            self._try(self._recorder.save, draft)
-            self._try(os.replace, draft, self._path)
+        self._try(self._save)
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         if (torch := sys.modules.get("torch")) is not None:
-            self._recorder = _Torch(torch)
+            self._recorder = _start_torch(torch)
         elif (core := sys.modules.get("paddle.base.core")) is not None:
-            self._recorder = _Paddle(core)
+            self._recorder = _start_paddle(core)
         else:
             raise RuntimeError("no-framework")
 
-    def _try(self, call: Callable[..., object], *given: str) -> None:
+    def _stop(self) -> None:
+        if self._recorder is not None:
+            self._trace = self._recorder[0]()
+
+    def _save(self) -> None:
+        if self._recorder is not None:
+            self._trace.save(draft := f"{self._path}.{os.getpid()}", *self._recorder[1])
+            os.replace(draft, self._path)
+
+    def _try(self, call: Callable[[], object]) -> None:
         try:
-            call(*given)
+            call()
         except Exception as error:  # noqa: BLE001 - private calls of any version of a framework
             self._recorder = None
             with suppress(OSError):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from pathlib import Path
 
 import pytest
+from dashboard import open_run
 from lab import LabServer, notebook_page
 from playwright.sync_api import Browser, expect
 
@@ -41,3 +44,25 @@ def test_a_bar_shows_where_the_time_of_a_step_goes(
 
         lab.wait_for_end(1, timeout=60)
         expect(bar).to_be_visible()
+
+
+def test_a_button_records_what_the_ranks_do(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
+    pytest.importorskip("torch")
+    cell = SLOW_RANK.replace("slow-rank", "recorded").replace("150", "3000")
+    with notebook_page(lab_server, browser, "recorded", cell, theme="JupyterLab Dark") as (lab, page):
+        page.evaluate("document.documentElement.lang = 'zh-CN'")
+        lab.run(1)
+        panel = page.get_by_role("region", name=re.compile("recorded"))
+        panel.get_by_role("button", name="剖析 2 秒").click(timeout=60_000)
+        lines = panel.locator(".nbdist-profile-line")
+        expect(lines).to_have_count(2, timeout=30_000)
+        # rank 0 waits for rank 1 in gloo's thread
+        expect(lines.first).to_have_attribute("title", re.compile(r"通信 [5-9]\d %"))
+        page.screenshot(path=pictures / "profile-dark-zh.png")
+
+        dashboard = open_run(page, "recorded")
+        expect(dashboard.locator(".nbdist-profile-line")).to_have_count(2)
+        with page.expect_download() as saved:
+            dashboard.locator("a[href$='/profile']").click()
+        assert json.loads(gzip.decompress(saved.value.path().read_bytes()))["traceEvents"]
+        page.screenshot(path=pictures / "profile-dashboard.png")

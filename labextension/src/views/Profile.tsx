@@ -8,7 +8,7 @@ import { words } from '../words/panel';
 import { Badge, Button, Icon } from './Marks';
 import type { Notice } from './Notes';
 
-const COLOURS = ['var(--nb-r0)', 'var(--nb-r7)', 'var(--nb-r5)', 'var(--nb-bg3)'];
+const COLOURS = ['var(--nb-r0)', 'var(--nb-r7)', 'var(--nb-r5)', 'var(--nb-track)'];
 
 export interface Profiler {
   /** begins to record; false where that is impossible here */
