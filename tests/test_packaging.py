@@ -266,7 +266,7 @@ LIMITS = {
     "diagnosis": 5_845,
     "doctor": 1_200,
     "engines": 2_710,
-    "feed": 5_830,
+    "feed": 6_085,
     "frameworks": 790,
     "launch": 5_720,
     "magics": 2_045,
@@ -282,7 +282,7 @@ LIMITS = {
     "values": 910,
     "verbs": 890,
     "warm": 1_370,
-    "worker": 7_300,
+    "worker": 7_475,
 }
 """Lines of Python by package ("" for the modules beside them), a tenth above what it had when this was set.
 What grows beyond it needs something removed, or a decision."""

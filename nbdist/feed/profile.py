@@ -22,7 +22,7 @@ from typing import Any
 
 from nbdist.errors import UsageMistake
 from nbdist.model import Run
-from nbdist.model.decoding import MALFORMED, build, loads
+from nbdist.model.decoding import MALFORMED, as_time, build, loads
 from nbdist.store import RunDirectory, look
 from nbdist.store.control import ProfileRequest, request_profile, wake
 from nbdist.store.journal import load_object
@@ -84,6 +84,13 @@ def read_profile(directory: RunDirectory) -> Profile | None:
     """Return the last profile of a run."""
     with suppress(OSError, *MALFORMED):
         return build(Profile, load_object(directory.profile))
+    return None
+
+
+def read_trace(directory: RunDirectory) -> bytes | None:
+    """Return the merged trace of that."""
+    with suppress(OSError):
+        return directory.trace.read_bytes()
     return None
 
 
@@ -173,7 +180,7 @@ def _merged(files: Mapping[int, Path], to: Path) -> Profile:
     width = length / max(40, min(_MOST, _CELLS // len(files)))
     return Profile(
         time=time.time(),
-        seconds=round(length / 1e6, 3),
+        seconds=round(length, 3),
         on_host=not any(each.on_device for each in times.values()),
         trace=str(to) if times else "",
         ranks=tuple(
@@ -197,20 +204,20 @@ _COMPUTES, _SENDS, _BOTH, _IDLE = range(len(PARTS))
 
 
 class _Times:
-    """What a rank does from moment to moment (µs), by the events of its trace. Raises one of MALFORMED."""
+    """The doings of a rank from moment to moment (s), by the events of its trace. Raises one of MALFORMED."""
 
     def __init__(self, events: Sequence[Mapping[str, Any]]) -> None:
         kinds = [str(event.get("cat", "")).lower() for event in events]
         self.on_device = not _ON_DEVICE.isdisjoint(kinds)
         changes = []
-        for event, kind in zip(events, kinds, strict=True):
-            name, begin = event["name"], float(event["ts"])
-            sends = kind == "communication" or _COMMUNICATION.match(name) is not None
+        moments = [(as_time(each["ts"] / 1e6), as_time(each.get("dur", 0) / 1e6)) for each in events]
+        for event, kind, (begin, lasted) in zip(events, kinds, moments, strict=True):
+            sends = kind == "communication" or _COMMUNICATION.match(event["name"]) is not None
             counts = kind in _ON_DEVICE if self.on_device else sends or kind in _ON_HOST
-            if counts and not name.startswith(_ENCLOSING):
-                changes += [(begin, sends, 1), (begin + float(event.get("dur", 0)), sends, -1)]
-        self.begin = min(float(event["ts"]) for event in events)
-        self.end = max(float(event["ts"]) + float(event.get("dur", 0)) for event in events)
+            if counts and not event["name"].startswith(_ENCLOSING):
+                changes += [(begin, sends, 1), (begin + lasted, sends, -1)]
+        self.begin = min(begin for begin, _ in moments)
+        self.end = max(self.begin + 1e-6, *(begin + lasted for begin, lasted in moments))
         self._spans: list[tuple[float, float, int]] = []
         at, computing, sending = self.begin, 0, 0
         for moment, sends, step in sorted([*changes, (self.end, False, 0)]):

@@ -22,7 +22,7 @@ from nbdist.feed.comparison import compare
 from nbdist.feed.explanation import explain_run
 from nbdist.feed.given import results_of
 from nbdist.feed.measures import FailureWatch, glance
-from nbdist.feed.profile import SPAN, read_profile, start_profile
+from nbdist.feed.profile import SPAN, read_profile, read_trace, start_profile
 from nbdist.feed.report_text import report_text
 from nbdist.feed.stalling import StallReader, stall_view
 from nbdist.feed.view import view_of
@@ -393,7 +393,7 @@ class ProfileHandler(Api):
     @signed_in
     async def get(self, run_id: str) -> None:
         directory = await self.directory(run_id)
-        data = await self.found(directory.trace.read_bytes, refused="the run has no profile")
+        data = await self.found(read_trace, directory, missing="the run has no profile")
         self.set_header("Content-Disposition", f'attachment; filename="{run_id}.json.gz"')
         self.set_header("Cache-Control", "no-store")
         await self.finish(data, set_content_type="application/gzip")

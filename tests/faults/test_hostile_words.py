@@ -30,6 +30,7 @@ from nbdist.doctor import cluster, installed
 from nbdist.engines import ray
 from nbdist.engines.ray_driver import CannotStart, take_environment
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
+from nbdist.feed.profile import _merged, read_profile
 from nbdist.feed.sweep_state import SweepReader
 from nbdist.launch.attempt import Attempt
 from nbdist.launch.machines.link import BadMessage, Link, LinkClosed, WrongKey, check, parsed
@@ -572,6 +573,33 @@ def _(folder: Path) -> Iterator[Take]:
     rank.files.stacks.write_text("text\n")
     pending = stack_taker._Pending(rank, b"", ending=False)
     yield in_file(stack_taker._numbers(rank.files), lambda: stack_taker._answer(pending))
+
+
+@reads(
+    "feed/profile:read_profile",
+    sample={
+        "time": 1.0,
+        "seconds": 2.0,
+        "on_host": True,
+        "trace": "/a",
+        "ranks": [{"rank": 0, "parts": {"idle": 1.0}, "line": "3", "problem": "", "problem_zh": ""}],
+    },
+)
+def _(folder: Path) -> Iterator[Take]:
+    directory = RunDirectory(folder)
+    yield in_file(directory.profile, lambda: read_profile(directory))
+
+
+@reads(
+    "feed/profile:_merged",
+    sample={
+        "baseTimeNanoseconds": 1,
+        "traceEvents": [{"ph": "X", "name": "a", "cat": "cpu_op", "pid": 1, "ts": 1.0, "dur": 2.0}],
+        "problem": "",
+    },
+)
+def _(folder: Path) -> Iterator[Take]:
+    yield in_file(folder / "trace", lambda: _merged({0: folder / "trace"}, folder / "merged"))
 
 
 @reads("store/marks:read_marks", sample={"pinned": True, "tags": ["base"], "note": "the one to keep"})

@@ -150,7 +150,7 @@ export const TIME_PARTS = ['data', 'forward', 'backward', 'wait', 'optimizer', '
 export type TimeParts = Readonly<Record<(typeof TIME_PARTS)[number], number>>;
 const share = or(number, 0);
 
-/** What a rank does, in the order of the digits of a line. */
+/** The doings of a rank, in the order of the digits of a line. */
 export const PROFILE_PARTS = ['compute', 'communication', 'overlapped', 'idle'] as const;
 
 /** `line`: a digit for each of many moments; empty where there is a problem. */
@@ -199,7 +199,7 @@ export const runView = fields({
     }),
     null,
   ),
-  /** how the ranks spent some seconds; `onHost`: no device computed; `trace`: the path of all of it */
+  /** the ranks during some seconds; `onHost`: no device computed; `trace`: the path of all of it */
   profile: or(
     fields({ time: number, seconds: number, onHost: flag, trace: text, ranks: listOf(profiledRank) }),
     null,
