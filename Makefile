@@ -16,7 +16,7 @@ PADDLE := paddlepaddle==3.3.1
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test test-all unit rest rest-here test-flaky test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis check check-python check-page format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-endings bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare bench-steps bench-accuracy fuzz-server dist test-dist course docs clean
+.PHONY: help demo lab test test-all unit rest rest-here test-flaky test-warm test-faults test-stuck test-live test-hosts test-resume test-diagnosis check check-python check-page format browser hosts slurm cluster-demo bench-launch bench-names bench-panel bench-diagnosis bench-endings bench-faults bench-metrics bench-screen bench-server bench-startup bench-scale bench-sweep bench-compare bench-steps bench-time bench-accuracy fuzz-server dist test-dist course docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -265,6 +265,9 @@ bench-compare: $(VENV)/.ready browser  ## how soon a comparison of 20 and of 200
 
 bench-steps: $(VENV)/.ready  ## how exact the parts of a training's step are, and what their hooks cost
 	$(BIN)/python benchmarks/steps.py $(BENCH_ARGS)
+
+bench-time: $(VENV)/.ready  ## how exact the profile of a running program is
+	$(BIN)/python benchmarks/profiles.py $(BENCH_ARGS)
 
 bench-accuracy: $(VENV)/.ready  ## how often a comparison names what more ranks change in a training
 	$(BIN)/python benchmarks/accuracy.py $(BENCH_ARGS)

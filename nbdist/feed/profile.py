@@ -80,9 +80,13 @@ class Profile:
         return [*lines, *([say("profile.trace", language, path=self.trace)] if self.trace else [])]
 
 
-def read_profile(directory: RunDirectory) -> Profile | None:
-    """Return the last profile of a run."""
+def read_profile(directory: RunDirectory, *, complete: bool = False) -> Profile | None:
+    """Return the last profile of a run, once that which is being made is ``complete``."""
     with suppress(OSError, *MALFORMED):
+        if complete:
+            lock = os.open(directory.control, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.close(lock)
         return build(Profile, load_object(directory.profile))
     return None
 

@@ -376,8 +376,7 @@ def stacks(_: Frontend, *, run: str | None, threads: bool, native: bool, json: b
 def profile(_: Frontend, *, run: str | None, span: float, ranks: Sequence[int]) -> Profile:
     """Make a profile of a run, or return an ended one's. Raises UnknownRun, UsageMistake and LaunchError."""
     handle = runner.attach(run)
-    made = read_profile(handle.directory)
-    if made is not None and handle.run.state.terminal:
+    if handle.run.state.terminal and (made := read_profile(handle.directory, complete=True)) is not None:
         return made
     failed = start_profile(handle.run, handle.directory, span, ranks).wait()
     made = read_profile(handle.directory)

@@ -89,7 +89,8 @@ class _Recording:
         self._try(self._save)
 
     def _start(self) -> None:
-        if (torch := sys.modules.get("torch")) is not None:
+        torch = sys.modules.get("torch")
+        if torch is not None and hasattr(torch, "profiler"):  # else it is being imported
             self._recorder = _start_torch(torch)
         elif (core := sys.modules.get("paddle.base.core")) is not None:
             self._recorder = _start_paddle(core)
