@@ -2,16 +2,16 @@
 
     python benchmarks/profiles.py [--quick]
 
-Two ranks compute, reduce and sleep, and time that themselves; their shares are set beside those of ``nbdist
-profile``, and its share of computing beside the operators' own times in torch.profiler, which the program
-runs afterwards. The figures are the largest differences, in points.
+Two ranks compute, reduce and sleep, and time that themselves; the shares of ``nbdist profile`` stand beside
+theirs in the same window. Afterwards they run torch.profiler, whose trace nbdist divides, too: its share of
+computing stands beside the operators' own times there. The figures are the largest differences, in points.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import importlib.util
-import itertools
 import json
 import os
 import subprocess
@@ -20,8 +20,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from common import Goal, Machine, Samples, rounded, table, write_results
+
+from nbdist.feed.profile import _Times
 
 CASES = {"computing": (12, 0.002), "sleeping": (3, 0.03), "waiting for rank 1": (6, 0.004)}
 """Products of matrices in a step, and seconds of sleep."""
@@ -39,37 +42,36 @@ def program(case: str) -> None:
     rank, (products, pause) = dist.get_rank(), CASES[case]
     if case.startswith("waiting"):
         products, pause = products * (1 + rank), pause * (1 + 5 * rank)
-    tensor = torch.randn(500, 500)
+    tensor, more, end = torch.randn(500, 500), torch.ones(1), time.monotonic() + SECONDS
 
     def step() -> list[float]:
-        moments = [time.perf_counter()]
+        moments = [time.time()]
         for _ in range(products):
             torch.mm(tensor, tensor)
-        moments.append(time.perf_counter())
-        dist.all_reduce(tensor.mul_(0.5))
-        moments.append(time.perf_counter())
+        tensor.mul_(0.5)
+        more.fill_(float(time.monotonic() < end))
+        moments.append(time.time())
+        dist.all_reduce(tensor)
+        dist.broadcast(more, 0)
+        moments.append(time.time())
         time.sleep(pause)
-        moments.append(time.perf_counter())
-        return [end - begin for begin, end in itertools.pairwise(moments)]
+        return [*moments, time.time()]
 
     folder = Path(os.environ["NBDIST_RANK_DIR"])
-    times, more = [step()], torch.ones(1)
+    steps = [step()]
     (folder / "steps").touch()
-    begun = time.monotonic()
     while more.item():
-        times.append(step())
-        more.fill_(float(time.monotonic() - begun < SECONDS))
-        dist.broadcast(more, 0)
-    sums = [sum(column) for column in zip(*times, strict=True)]
-    truth = dict(zip(PARTS, (each / sum(sums) for each in sums), strict=True))
-    begun = time.perf_counter()
+        steps.append(step())
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
         for _ in range(STEPS):
             step()
-        whole = time.perf_counter() - begun
+    recorded.export_chrome_trace(str(folder / "theirs.json"))
     own = sum(each.self_cpu_time_total for each in recorded.key_averages() if each.key.startswith("aten::"))
-    truth["operators"] = own / 1e6 / whole
-    (folder / "truth.json").write_text(json.dumps(truth))
+    (folder / "truth.json").write_text(json.dumps({"steps": steps, "operators": own / 1e6}))
+
+
+def events_of(trace: Any) -> list[dict[str, Any]]:
+    return [event for event in trace["traceEvents"] if event.get("ph") == "X"]
 
 
 def measure(home: Path, number: int, case: str, samples: Samples) -> None:
@@ -81,13 +83,21 @@ def measure(home: Path, number: int, case: str, samples: Samples) -> None:
     subprocess.run([*command, "profile", name, "--for", "4s"], env=environment, check=True)
     run.wait()
     (directory,) = home.glob(f"runs/*-{name}-*")
+    trace = json.loads(gzip.decompress((directory / "profile.trace.json.gz").read_bytes()))
+    spans = [each for each in events_of(trace) if each.get("cat") == "Trace"]
+    base = trace["baseTimeNanoseconds"] / 1e9
+    begin = base + max(span["ts"] for span in spans) / 1e6
+    end = base + min(span["ts"] + span["dur"] for span in spans) / 1e6
     for rank in json.loads((directory / "profile.json").read_text())["ranks"]:
-        truth = json.loads((directory / f"ranks/{rank['rank']}/truth.json").read_text())
-        shares = rank["parts"]
-        apart = {part: 100 * abs(shares[part] - truth[part]) for part in PARTS}
-        samples.add(case, TIMERS, rank["rank"], max(apart.values()))
-        samples.add(case, PROFILER, rank["rank"], 100 * abs(shares["compute"] - truth["operators"]))
-        print(case, rank["rank"], shares, truth, flush=True)
+        folder = directory / "ranks" / str(rank["rank"])
+        truth, theirs = (json.loads((folder / f"{n}.json").read_text()) for n in ("truth", "theirs"))
+        for number, part in enumerate(PARTS):
+            spent = (min(end, step[number + 1]) - max(begin, step[number]) for step in truth["steps"])
+            share = sum(seconds for seconds in spent if seconds > 0) / (end - begin)
+            samples.add(case, TIMERS, rank["rank"], 100 * abs(rank["parts"][part] - share))
+        times = _Times(events_of(theirs))
+        share = truth["operators"] / (times.end - times.begin)
+        samples.add(case, PROFILER, rank["rank"], 100 * abs(times.shares()["compute"] - share))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
