@@ -31,6 +31,7 @@ _MOST = 500  # steps: what reads many small operators at the end holds the inter
 _LOOKS = 0.02  # seconds between two looks at their number
 
 _ended = 0  # steps
+_owner = 0  # the id of the optimizer that counts
 
 
 Recorder = tuple["Callable[[], Any]", tuple[str, ...]]
@@ -127,13 +128,17 @@ def record(directory: str, name: str, seconds: float) -> None:
 _begun: _Recording | None = None
 
 
-def step_ended(steps: int) -> None:
-    """Take the end of a step of the main thread, at which the profile of ``--profile`` begins or ends."""
-    global _ended, _begun
-    _ended = steps
-    if steps == _window()[0]:
+def step_ended(optimizer: int) -> None:
+    """Take the end of a step of the main thread, at which the profile of ``--profile`` begins or ends. With
+    several optimizers those of the first count."""
+    global _ended, _owner, _begun
+    _owner = _owner or optimizer
+    if optimizer != _owner:
+        return
+    _ended += 1
+    if _ended == _window()[0]:
         _begun = _Recording(os.environ["NBDIST_RANK_DIR"], BY_STEPS)
-    elif steps == _window()[1] and _begun is not None:
+    elif _ended == _window()[1] and _begun is not None:
         _begun.stop()
         _thread.start_new_thread(_begun.save, ())
         _begun = None
