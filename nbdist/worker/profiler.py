@@ -105,6 +105,7 @@ class _Recording:
     def _save(self) -> None:
         if self._recorder is not None:
             self._trace.save(draft := f"{self._path}.{os.getpid()}", *self._recorder[1])
+            os.chmod(draft, 0o600)
             os.replace(draft, self._path)
 
     def _try(self, call: Callable[[], object]) -> None:

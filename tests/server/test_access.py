@@ -28,6 +28,8 @@ VERBS = [
     ("PATCH", f"api/runs/{RUN_ID}"),
     ("POST", f"api/runs/{RUN_ID}/stop"),
     ("POST", f"api/runs/{RUN_ID}/stacks"),
+    ("POST", f"api/runs/{RUN_ID}/profile"),
+    ("GET", f"api/runs/{RUN_ID}/profile"),
     ("POST", f"api/runs/{RUN_ID}/ranks/0/interrupt"),
     ("GET", f"api/runs/{RUN_ID}/ranks/0/log"),
     ("HEAD", f"api/runs/{RUN_ID}/ranks/0/log"),
