@@ -20,7 +20,7 @@ from nbdist.model import RankSpec, Rendezvous, RunSpec
 from nbdist.model.spec import ProcessId
 from nbdist.processes import PROC, identify, send
 from nbdist.store.paths import RunDirectory
-from nbdist.worker.order import PARAMS, Order
+from nbdist.worker.order import HOLDS, PARAMS, Order
 
 if TYPE_CHECKING:
     from nbdist.control_groups import ControlGroup
@@ -118,6 +118,7 @@ def rank_command(
         "NBDIST_RANK": str(rank.rank),
         "NBDIST_BACKEND": spec.backend,
         "NBDIST_CHECKPOINTS": spec.checkpoints,
+        HOLDS: spec.holds,
     }
     if spec.sweep is not None:
         environment[PARAMS] = json.dumps(spec.sweep.params)

@@ -27,7 +27,7 @@ from nbdist.launch.rank_process import Reservation
 from nbdist.launch.run_policy import RunPolicy
 from nbdist.model import CellEnded, CellStarted, Event, RankExited, Reason, Rejoined, RunSpec, encode_event
 from nbdist.model.decoding import MALFORMED, as_int, loads
-from nbdist.store.control import is_own, open_socket
+from nbdist.sockets import is_own, listen_at
 from nbdist.store.paths import RunDirectory, make_private, write_private
 from nbdist.worker.order import BROKEN, CELL, END, FREED, GROUPED, KEPT, RAISED, READY, REJOINED, WELL, Cell
 
@@ -93,7 +93,8 @@ class Session:
         self._ranks = ranks
         self._is_own = is_own
         make_private(directory.cells)
-        self._listener = open_socket(directory)
+        self._listener = listen_at(directory.socket)
+        self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._clients: dict[socket.socket, bytearray] = {}
         self._cell: _Cell | None = None
@@ -182,6 +183,8 @@ class Session:
             self._let_go()
         if stopping:
             return
+        if self._policy.held_at is not None:
+            self._active = now  # who looks at it is not away
         if (cell := self._cell) is not None:
             if (cell.failed or cell.interrupted) and now >= cell.free_at:
                 self._free(cell, now)
@@ -241,16 +244,21 @@ class Session:
         match request["do"]:
             case "cell":
                 self._take(client, request, now)
-            case "interrupt" if self._cell is not None:
-                self._cell.interrupted = True
-                self._cell.free_at = now + _INTERRUPT_GRACE + _REPEAT
-                for rank in tuple(self.busy):
-                    self._ranks.interrupt(rank, _INTERRUPT_GRACE)
+            case "interrupt":
+                self.interrupt(now)
             case "kill":
                 for rank in tuple(self.busy):
                     self._policy.kill(rank)
             case "end":
                 self._ending = True
+
+    def interrupt(self, now: float) -> None:
+        """Interrupt the ranks that execute a cell."""
+        if self._cell is not None:
+            self._cell.interrupted = True
+            self._cell.free_at = now + _INTERRUPT_GRACE + _REPEAT
+            for rank in tuple(self.busy):
+                self._ranks.interrupt(rank, _INTERRUPT_GRACE)
 
     def _take(self, client: socket.socket, request: dict[str, Any], now: float) -> None:
         known = self._policy.run.ranks

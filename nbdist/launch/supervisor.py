@@ -37,7 +37,14 @@ from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.model import Event, RankCut, RankStarted, Reason, RunEnded, RunSpec, decode_event
 from nbdist.model.decoding import loads
 from nbdist.model.events import RunState
-from nbdist.store.control import InterruptRequest, ProfileRequest, StacksRequest, StopRequest, take_requests
+from nbdist.store.control import (
+    DebugRequest,
+    InterruptRequest,
+    ProfileRequest,
+    StacksRequest,
+    StopRequest,
+    take_requests,
+)
 from nbdist.store.journal import Journal
 from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.run_store import read_spec
@@ -262,6 +269,8 @@ class Supervisor:
                     attempt.interrupt(request.rank)
                 case ProfileRequest() if attempt is not None:
                     attempt.record(request)
+                case DebugRequest() if attempt is not None:
+                    attempt.debug(request)
 
     def _reap(self) -> bool:
         """Reap exited ranks and orphans; return whether others are left."""

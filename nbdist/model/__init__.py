@@ -15,6 +15,7 @@ from nbdist.model.events import (
     RankExited,
     RankFinished,
     RankFreed,
+    RankHeld,
     RankSaves,
     RankStarted,
     RankState,

@@ -162,6 +162,21 @@ class RankFreed(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankHeld(_Event):
+    """A rank that a debugger holds, in a ``function`` at a line of a file. ``why``: breakpoint, error, pause,
+    step; empty when it goes on. ``text`` is the exception, ``values`` are those of the names at the line."""
+
+    rank: int
+    why: str = ""
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    source: str = ""
+    text: str = ""
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankSaves(_Event):
     """A rank on its way out, which has time to save its work; or one that no longer is."""
 
@@ -315,6 +330,7 @@ Event = Union[
     RankFinished,
     RankErrored,
     RankFreed,
+    RankHeld,
     RankSaves,
     RankCut,
     RankExited,

@@ -8,7 +8,17 @@ from typing import Any
 
 from nbdist.errors import IllegalTransition
 from nbdist.model import events
-from nbdist.model.events import Event, RankCut, RankExited, RankState, RunEnded, RunLost, RunState, move
+from nbdist.model.events import (
+    Event,
+    RankCut,
+    RankExited,
+    RankHeld,
+    RankState,
+    RunEnded,
+    RunLost,
+    RunState,
+    move,
+)
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec
 
@@ -30,6 +40,7 @@ class Rank:
     joined: bool = True
     errored: float | None = None
     freed: float | None = None
+    held: RankHeld | None = None
     saves: float | None = None
     cut: RankCut | None = None
     exited: float | None = None
@@ -108,6 +119,12 @@ class Run:
         return any(rank.saves is not None and not rank.state.terminal for rank in self.ranks)
 
     @property
+    def held(self) -> dict[int, RankHeld]:
+        """Return what a debugger holds, by rank."""
+        ranks = (rank for rank in self.ranks if not rank.state.terminal)
+        return {rank.rank: rank.held for rank in ranks if rank.held is not None}
+
+    @property
     def timed_out(self) -> bool:
         """Return whether its time limit ended it, and not the failure of a rank."""
         return self.state is RunState.FAILED and self.reason.code == "time-limit"
@@ -158,6 +175,8 @@ class Run:
                 return self._with_rank(event.rank, errored=event.time)
             case events.RankFreed():
                 return self._with_rank(event.rank, freed=event.time)
+            case events.RankHeld():
+                return self._with_rank(event.rank, held=event if event.why else None)
             case events.RankSaves():
                 return self._with_rank(event.rank, saves=event.time if event.saves else None)
             case events.RankCut():

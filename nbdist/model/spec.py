@@ -147,8 +147,9 @@ class RunSpec:
     the logs. ``inputs``: names from the notebook, whose values are deleted after the run unless
     ``keep_inputs``. ``pull``: variables of rank 0 that become results at its end. ``versions`` of libraries,
     by name. ``checkpoints``: their directory (empty: none that all machines see). ``resumed``: the id of the
-    run that this one goes on from. ``sweep``: its point of a sweep. ``session``: the seconds without a cell
-    after which a session ends itself; None for any other run.
+    run that this one goes on from. ``debug``: a debugger holds a rank that raises. ``sweep``: its point of
+    a sweep. ``session``: the seconds without a cell after which a session ends itself; None for any other
+    run.
 
     Each of several machines has a directory of its own. ``ranks`` are all ranks, ``here`` those of this
     machine, node ``node_rank``; ``master`` is where the ranks meet, ``addresses`` are the nodes' as far as
@@ -171,6 +172,7 @@ class RunSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     digests: tuple[str, ...] = ()
     detached: bool = False
+    debug: bool = False
     timeout: float | None = None
     grace: float = 30.0
     until: float | None = None
@@ -214,6 +216,13 @@ class RunSpec:
     def here(self) -> tuple[RankSpec, ...]:
         """Return the ranks of this machine."""
         return tuple(rank for rank in self.ranks if self.is_here(rank))
+
+    @property
+    def holds(self) -> str:
+        """Return what holds a rank for a debugger (``worker.order.HOLDS``)."""
+        seen = self.session is not None or not self.detached
+        alone = self.nodes == 1 and not self.engine and self.sweep is None
+        return "errors" if self.debug else "breakpoints" if seen and alone else "nothing"
 
     @property
     def is_from_start(self) -> bool:

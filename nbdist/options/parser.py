@@ -44,6 +44,7 @@ class Options:
     notify: str = ""
     profile: str = ""
     retries: int = 0
+    debug: bool = False
     checkpoints: str = ""
     memory: int | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -80,6 +81,8 @@ def check(options: Options) -> None:
     """Check the options against each other. Raises UsageMistake."""
     if options.pull:
         _check_pull(options)
+    if options.debug:
+        _check_debug(options)
     if options.sweep or options.each is not None or options.metric:
         _check_sweep(options)
     if options.engine != "local":
@@ -98,6 +101,13 @@ def _check_pull(options: Options) -> None:
         )
     if options.node_rank:
         raise UsageMistake(f"--pull works on node 0, where rank 0 runs: pull {name} there")
+
+
+def _check_debug(options: Options) -> None:
+    elsewhere = {"--on": options.engine != "local", "--nodes": options.nodes, "--ips": options.ips}
+    others = elsewhere | {"--sweep": options.sweep, "--retries": options.retries}
+    if flag := next((flag for flag, given in others.items() if given), ""):
+        raise UsageMistake(f"--debug holds one run, on this machine, where it fails: leave out {flag}")
 
 
 def _check_sweep(options: Options) -> None:

@@ -327,6 +327,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--notify",), "notify", "URL", notify, rare=True),
     Option(("--profile",), "profile", "10:13", profile, rare=True),
     Option(("--retries",), "retries", "N", retries),
+    Option(("--debug",), "debug", rare=True),
     Option(("--checkpoints",), "checkpoints", "DIR", rare=True),
     Option(("--memory",), "memory", "SIZE", memory, rare=True),
     Option(("--env",), "env", "K=V", env, rare=True, many=True),

@@ -27,8 +27,6 @@ _SAMPLERS = {
 }
 _OF_KEYBOARDS = {
     "input": "input",
-    "breakpoint": "debugger",
-    "pdb.set_trace": "debugger",
     "ipdb.set_trace": "debugger",
 }
 
@@ -64,7 +62,6 @@ def _keyboards(program: Program, situation: Situation) -> Iterator[Finding]:
     for call in program.calls:
         rule = _OF_KEYBOARDS.get(call.name)
         if rule and call.place.plain and not program.switched_off(call.place, situation.args):
-            # PYTHONBREAKPOINT may name another debugger, or none
             yield finding_of(rule, call.line, call.place.always and rule == "input")
             return
 

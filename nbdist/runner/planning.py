@@ -224,6 +224,7 @@ def _with_options(spec: RunSpec, options: Options) -> RunSpec:
         grace=config.grace() if options.grace is None else options.grace,
         hang_after=options.hang_after or None,
         retries=options.retries,
+        debug=options.debug,
         memory=options.memory,
         pull=options.pull,
         scrape=options.scrape,

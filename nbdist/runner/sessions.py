@@ -14,11 +14,12 @@ from typing import Any
 
 from nbdist import processes
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
-from nbdist.model import CellEnded, CellStarted, RankExited, Run, RunEnded, Stalled, decode_event
+from nbdist.model import CellEnded, CellStarted, RankExited, RankHeld, Run, RunEnded, Stalled, decode_event
 from nbdist.model.decoding import MALFORMED, build, loads
 from nbdist.model.plan import Plan, Program
 from nbdist.runner.handle import RunHandle, store
-from nbdist.store.control import connect, wake
+from nbdist.sockets import connect_to
+from nbdist.store.control import wake
 
 IDLE = 1800.0  # seconds without a cell after which a session ends itself
 
@@ -83,7 +84,7 @@ def _live_sessions() -> list[RunHandle]:
 def _goes_on(handle: RunHandle) -> bool:
     """Return whether a session takes cells, or is about to."""
     with contextlib.suppress(OSError):
-        connect(handle.directory).close()
+        connect_to(handle.directory.socket).close()
         return True  # its journal may be long
     try:
         return not settled(handle).state.terminal
@@ -117,7 +118,7 @@ def _connected(handle: RunHandle) -> socket.socket:
     deadline = time.monotonic() + _ANSWERS
     while True:
         try:
-            return connect(handle.directory)
+            return connect_to(handle.directory.socket)
         except OSError as error:
             run = handle.run
             if run.state.terminal:
@@ -136,7 +137,8 @@ class LiveCell:
 
     ``number`` counts the cells of the session. ``ranks`` are to execute it, ``gone`` had exited before.
     ``logs`` are the ranks that began it, and the bytes of their logs then; empty while it waits for the cell
-    ``behind`` (0: for none). ``ended`` are the ends of the cell by rank, ``exits`` the ranks that exited.
+    ``behind`` (0: for none). ``ended`` are the ends of the cell by rank, ``exits`` the ranks that exited,
+    ``held`` those that a debugger holds.
     ``stalled``: nothing happens in its ranks. ``lost``: the session has ended.
     """
 
@@ -153,6 +155,7 @@ class LiveCell:
         self.logs: dict[int, int] = {}
         self.ended: dict[int, CellEnded] = {}
         self.exits: dict[int, RankExited] = {}
+        self.held: dict[int, RankHeld] = {}
         self.stalled = False
         self.lost = False
         self._rest = b""
@@ -238,6 +241,9 @@ class LiveCell:
                 self.logs = dict(zip(event.ranks, event.logs, strict=False))
             case CellEnded(cell=number) if number == self._answer.cell:
                 self.ended[event.rank] = event
+            case RankHeld():
+                self.held.pop(event.rank, None)
+                self.held |= {event.rank: event} if event.why else {}
             case RankExited():
                 self.exits[event.rank] = event
             case Stalled():

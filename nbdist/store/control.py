@@ -1,8 +1,4 @@
-"""Requests to a run's supervisor: small files in ``control/``, read once, only from their owner; and the Unix
-socket where a session receives cells.
-
-A process that reaches that socket runs code as its user: it has the mode 0600 in a directory of 0700, and
-each end checks the user of the other."""
+"""Requests to a run's supervisor: small files in ``control/``, read once, only from their owner."""
 
 from __future__ import annotations
 
@@ -10,12 +6,9 @@ import contextlib
 import json
 import os
 import signal
-import socket
-import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Union
 
 from nbdist import processes
@@ -27,8 +20,6 @@ from nbdist.store.journal import load_object, read_whole
 from nbdist.store.paths import RunDirectory, SweepDirectory, write_private
 
 _LIMIT = 4096
-_LONGEST_ADDRESS = 100  # bytes of a socket's path that fit into its address (unix(7): 108, on macOS 104)
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (unix(7), SO_PEERCRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +52,24 @@ class ProfileRequest:
     ranks: tuple[int, ...]
 
 
-Request = Union[StopRequest, StacksRequest, InterruptRequest, ProfileRequest]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebugRequest:
+    """A request to hold these ranks where they are; with an ``expression``, for its value in each, under this
+    ``name`` (``store.held_ranks``)."""
+
+    ranks: tuple[int, ...]
+    expression: str = ""
+    name: str = ""
+
+
+Request = Union[StopRequest, StacksRequest, InterruptRequest, ProfileRequest, DebugRequest]
 _KINDS: dict[str, type[Request]]
 _KINDS = {
     "stop": StopRequest,
     "stacks": StacksRequest,
     "interrupt": InterruptRequest,
     "profile": ProfileRequest,
+    "debug": DebugRequest,
 }
 
 
@@ -110,6 +112,13 @@ def request_interrupt(run: RunDirectory, rank: int) -> None:
 def request_profile(run: RunDirectory, request: ProfileRequest) -> None:
     """Request a profile of ranks. Raises OSError."""
     _write(run, "profile", **asdict(request))
+
+
+def request_debug(run: RunDirectory, ranks: Collection[int], expression: str = "") -> str:
+    """Request that ranks are held, or for the value of an expression; return its name. Raises OSError."""
+    name = os.urandom(8).hex()
+    _write(run, "debug", ranks=sorted(ranks), expression=expression, name=name)
+    return name
 
 
 def _write(run: RunDirectory, kind: str, **values: object) -> None:
@@ -161,53 +170,3 @@ def _decode(text: bytes) -> Request | None:
     except MALFORMED:
         # end the run whatever the reason is
         return StopRequest(reason=Reason()) if kind is StopRequest else None
-
-
-def open_socket(run: RunDirectory) -> socket.socket:
-    """Listen for the cells of the session ``run``. Raises OSError."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with _short(run.socket) as name:
-            listener.bind(name)
-            os.chmod(name, 0o600)
-        listener.listen()
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def connect(run: RunDirectory) -> socket.socket:
-    """Connect to the supervisor of the session ``run``. Raises OSError."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with _short(run.socket) as name:
-            connection.connect(name)
-        if not is_own(connection):
-            raise PermissionError(f"another user listens at {run.socket}")
-    except OSError:
-        connection.close()
-        raise
-    return connection
-
-
-def is_own(connection: socket.socket) -> bool:
-    """Return whether the process at the other end is this user's. macOS admits no other one."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return bool(_CREDENTIALS.unpack(peer)[1] == os.geteuid())
-
-
-@contextlib.contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """Yield a path of the socket that fits into an address."""
-    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)

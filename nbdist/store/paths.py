@@ -38,6 +38,9 @@ class RankDirectory:
     error_room = PathBelow("error.json.room")  # keeps room for it on the disk (``worker.error_report``)
     calls = PathBelow("calls")  # of ``nbdist.should_stop``, at the limit of time
     saving = PathBelow("saving")  # the line of a program on its way out (``worker.way_out``)
+    held = PathBelow("held.json")  # what a debugger holds, and where (``worker.debugger``)
+    debugger = PathBelow("pdb")  # the socket of a held rank, for the commands of debuggers
+    value = PathBelow("value.json")  # of the last expression that was asked for
     importing = PathBelow("importing")  # the framework that is being imported (``worker.framework_hooks``)
     metrics = PathBelow("metrics.jsonl")  # of ``nbdist.log``
     training = PathBelow("training.jsonl")  # the rank's batches and parameters (``worker.training_probe``)

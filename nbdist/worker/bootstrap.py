@@ -22,9 +22,10 @@ from nbdist.worker.framework_hooks import (
     paddle_looks,
     prefer_backend,
     torch_looks,
+    wait_for_debugger,
 )
 from nbdist.worker.main_thread import signal
-from nbdist.worker.order import ERRORED, FINISHED, FINISHED_ALONE, Channel, Order
+from nbdist.worker.order import ERRORED, FINISHED, FINISHED_ALONE, HOLDS, Channel, Order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
             _report(channel, order, reserve, leaving)
         raise
     except BaseException as error:
+        hold_after(error)
         try:
             _report(channel, order, reserve, error, then=_hide_frames)
         except BaseException:  # noqa: BLE001 - a handler of the program raised before signals were blocked
@@ -98,7 +100,20 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
         raise
     finally:
         main_thread.over = True
+        leave_debugger()
     _finish(channel, order)
+
+
+def hold_after(error: BaseException) -> None:
+    """Let a debugger hold a rank that has raised, where the run is for that."""
+    if os.environ.get(HOLDS) == "errors":
+        _late("debugger", "post_mortem")(error, strip(error.__traceback__))
+
+
+def leave_debugger() -> None:
+    """Stop nowhere behind the program."""
+    if (debugger := sys.modules.get("nbdist.worker.debugger")) is not None:
+        debugger.leave()
 
 
 def _keep_at_end(order: Order, module: ModuleType) -> None:
@@ -130,6 +145,11 @@ def _change_libraries() -> None:
     after_import("torch.distributed.distributed_c10d", prefer_backend)
     after_import("torch.nn.parallel.distributed", free_groups_last)
     after_import("jax._src.clusters.cluster", join_cluster)
+    if not os.environ.get("PYTHONBREAKPOINT"):  # which may name another debugger, or none
+        sys.breakpointhook = _late("debugger", "stop")
+    after_import("pdb", lambda pdb: vars(pdb).update(set_trace=_late("debugger", "stop")))
+    if os.environ.get(HOLDS) == "errors":
+        after_import("torch.distributed.distributed_c10d", wait_for_debugger)
     for name in ("torch", "paddle", "jax"):
         note_import(name, os.path.join(os.environ["NBDIST_RANK_DIR"], "importing"))
     for name in ("torch._utils", "paddle.io.dataloader.worker"):

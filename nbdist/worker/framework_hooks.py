@@ -101,6 +101,15 @@ def prefer_backend(module: ModuleType) -> None:
             table[device] = wanted
 
 
+def wait_for_debugger(module: ModuleType) -> None:
+    """Let ranks wait in a process group for one that a debugger holds, unless the program says how long."""
+    from datetime import timedelta
+
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
+        if hasattr(module, name):
+            setattr(module, name, timedelta(days=1))
+
+
 # torch's DDP drops the last reference to its process group as its Reducer is freed, and holds the GIL. The
 # group's destructor waits for its threads, one of which may need the GIL to drop a Python object of a
 # collective: a deadlock (torch 2.13, ProcessGroupGloo; pytorch#56297), by chance, and where torch._dynamo was

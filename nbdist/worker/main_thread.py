@@ -26,17 +26,21 @@ NAMES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "
 
 beats = 0  # calls of the handler
 on_beat: Callable[[], object] | None = None  # the handler calls it, and it may raise (``freeing``)
+requests: list[Callable[[FrameType], None]] = []  # the handler calls each once (``debugger``)
+process = 0  # the rank's own, and of none that it forks
 obeyed = False  # the program was interrupted or freed
 blocks = 0  # of ``nbdist.saving()``, in any thread, which an interrupt waits for
 handler_ran = False  # at the end that the supervisor has begun, a handler of the program's own
 over = False  # the program has ended; in a session: no cell is executed
 
 
-def beat(_number: int, _frame: FrameType | None) -> None:
+def beat(_number: int, frame: FrameType | None) -> None:
     global beats
     beats += 1
     if on_beat is not None:
         on_beat()
+    while requests and frame is not None:
+        requests.pop(0)(frame)
 
 
 def takes_beats() -> bool:

@@ -27,6 +27,9 @@ CHANNEL = 3
 PARAMS = "NBDIST_PARAMS"
 """The variable with the values of a sweep's point (``worker.result_files``), as JSON."""
 
+HOLDS = "NBDIST_HOLDS"
+"""The variable that says what holds a rank: "errors", too, "nothing", or else breakpoints alone."""
+
 PLACE = "NBDIST_RUN_DIR"
 """The variable that a waiting rank overwrites in the environment that the system shows (``warm._mark``)."""
 
@@ -53,6 +56,8 @@ SIGNALLED = b"M"  # SIGTERM has been sent: say when the program's own handler ha
 PROFILE = b"O"  # record what the program does; a ``Recording`` follows
 CELL = b"X"  # to a rank of a session: execute the ``Cell`` that follows
 END = b"Q"  # there will be no more cells
+HOLD = b"B"  # let a debugger hold the program where it is (``worker.debugger``)
+EVALUATE = b"Y"  # write the value of an expression; a ``Question`` follows
 
 # From the rank:
 FINISHED = b"F"
@@ -72,6 +77,9 @@ WELL = b"o"  # it has executed the cell
 RAISED = b"x"  # the cell has raised
 GROUPED = b"g"  # before one of these two: it is in a process group
 BROKEN = b"b"  # the process group has raised, and may be broken
+HELD = b"h"  # a debugger holds its program
+RELEASED = b"u"  # the program goes on
+QUIT = b"q"  # the user of the debugger ends the run
 REJOINED = b"j"  # it has left its process group, and meets the others at the port of the cell
 
 
@@ -143,6 +151,13 @@ class Cell(_Message):
     inputs: str = ""
     pull: list[str]
     rejoin: str = ""
+
+
+class Question(_Message):
+    """After EVALUATE: an expression, and the ``name`` that its answer repeats."""
+
+    name: str
+    expression: str
 
 
 class Preload(_Message):

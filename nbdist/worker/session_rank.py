@@ -17,7 +17,14 @@ from _queue import SimpleQueue
 from importlib import import_module
 
 from nbdist.worker import error_report, main_thread, stack_answers
-from nbdist.worker.bootstrap import show_open_figures, split_last, strip, take_out
+from nbdist.worker.bootstrap import (
+    hold_after,
+    leave_debugger,
+    show_open_figures,
+    split_last,
+    strip,
+    take_out,
+)
 from nbdist.worker.display import display
 from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.main_thread import signal
@@ -71,9 +78,14 @@ def _executed(cell: Cell) -> BaseException | None:
     try:
         try:
             main_thread.over = False
-            _execute(cell, namespace)
+            try:
+                _execute(cell, namespace)
+            except Exception as error:
+                hold_after(error)
+                raise
         finally:
             main_thread.over = True
+            leave_debugger()
     except BaseException as raised:  # noqa: BLE001 - SystemExit, too, ends the cell alone
         # an interrupt may have raised in the ``finally`` above
         main_thread.over = True

@@ -15,6 +15,7 @@ import os
 import select
 import struct
 import sys
+import time
 from contextlib import suppress
 
 from nbdist.importing import import_lock
@@ -26,7 +27,9 @@ from nbdist.worker.order import (
     CHANNEL,
     COLLECTIVES,
     END,
+    EVALUATE,
     FREE,
+    HOLD,
     INTERRUPT,
     LEAVE,
     NUMBERS,
@@ -37,6 +40,7 @@ from nbdist.worker.order import (
     TERMINATE,
     Channel,
     Leave,
+    Question,
     Recording,
 )
 
@@ -189,6 +193,7 @@ _PERIOD, _SPREAD = 90, 71
 """Milliseconds between two looks at the main thread, and up to so many more, in a long cycle: a constant
 period would always meet a program's steps at the same place."""
 
+_SLEEPS = 0.05  # seconds after which a main thread that sleeps gets a signal
 _IDLE = 1000  # the same for a program that waits for no other rank
 _CHECKS = 8  # one look in so many also checks the handler, about once a second
 _LONGEST_STATUS = 16_384
@@ -223,6 +228,7 @@ def listen(directory: str) -> None:
         warnings.filterwarnings("ignore", words, DeprecationWarning)
     if main_thread.BEAT:
         signal.signal(main_thread.BEAT, main_thread.beat)
+    main_thread.process = os.getpid()
     listener = _Listener(directory, _file)
     # this thread, which inherits the mask, is not to receive the signals that the program blocks in its own
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_PROGRAM)
@@ -272,6 +278,7 @@ class _Listener:
         self._answer = os.path.join(directory, "collectives")
         self._waits = os.path.join(directory, "waits")
         self._calls = os.path.join(directory, "calls")
+        self._value = os.path.join(directory, "value.json")
         self._main = _thread.get_ident()
         self._main_stat = f"/proc/self/task/{_thread.get_native_id()}/stat"
         # the program may close it, and open another file under its number
@@ -306,6 +313,8 @@ class _Listener:
                     self._reach_limit(word)
                 elif word == PROFILE:
                     self._record()
+                elif word in (HOLD, EVALUATE):
+                    self._ask_main_thread(word)
                 elif word in (CELL, END) and on_cell is not None:
                     # an interrupt of the cell before is over
                     self._freeing = self._way_out = main_thread.on_beat = None
@@ -343,6 +352,26 @@ class _Listener:
         directory = os.path.dirname(self._answer)
         with suppress(RuntimeError):  # no room for another thread
             _thread.start_new_thread(record, (directory, asked.name, asked.seconds))
+
+    def _ask_main_thread(self, word: bytes) -> None:
+        """Let the main thread hold the program, or evaluate an expression, once it executes Python."""
+        with import_lock:
+            from nbdist.worker import debugger  # most runs need none
+        if word == HOLD:
+            main_thread.requests.append(debugger.pause)
+        else:
+            question = Question.receive()
+
+            def answer(frame: FrameType) -> None:
+                value = debugger.evaluate(question.expression, frame)
+                self._put(self._value, {"name": question.name, "text": value})
+
+            main_thread.requests.append(answer)
+        _thread.interrupt_main(main_thread.BEAT)  # type: ignore[arg-type]  # it has no name of its own
+        time.sleep(_SLEEPS)
+        # not in native code that waits for others, which the signal might break
+        if main_thread.requests and main_thread.takes_beats() and self._asleep() and not self._waits_now():
+            signal.pthread_kill(self._main, main_thread.BEAT)
 
     def _obey(self, word: bytes) -> bool:
         """Interrupt the program, end it by its own handler, or free it from its wait; return whether that was

@@ -21,6 +21,7 @@ from nbdist.model import (
     RankExited,
     RankFinished,
     RankFreed,
+    RankHeld,
     RankSaves,
     RankSpec,
     RankStarted,
@@ -107,6 +108,10 @@ def saves(rank: int, *, time: float = CREATED + 10) -> RankSaves:
 
 def cut(rank: int, *, time: float = CREATED + 20, **what: Any) -> RankCut:
     return RankCut(time=time, rank=rank, **what)
+
+
+def held(rank: int, why: str = "breakpoint", *, time: float = CREATED + 10, **about: Any) -> RankHeld:
+    return RankHeld(time=time, rank=rank, why=why, **about)
 
 
 def freed(rank: int, *, time: float = CREATED + 10) -> RankFreed:

@@ -19,8 +19,8 @@ import pytest
 from nbdist.launch.run_policy import RunPolicy
 from nbdist.launch.session import MOST_WAITING, Session
 from nbdist.model import Reason, RunState
+from nbdist.sockets import connect_to, is_own
 from nbdist.store import RunDirectory, RunStore
-from nbdist.store.control import connect, is_own
 from nbdist.worker.order import BROKEN, CELL, END, FREED, GROUPED, KEPT, RAISED, READY, REJOINED, WELL, Cell
 from tests.fakes.runs import CREATED, a_spec, process_of, supervisor_started
 
@@ -71,7 +71,7 @@ class Asker:
     """A process of the user that sends cells."""
 
     def __init__(self, directory: RunDirectory, look: Callable[[], None]) -> None:
-        self.socket = connect(directory)
+        self.socket = connect_to(directory.socket)
         self._look = look
         self._received = b""
 
@@ -397,7 +397,7 @@ def test_the_socket_is_for_its_owner_alone(tmp_path: Path, depth: int) -> None:
 
 def test_another_user_is_not_let_in(tmp_path: Path) -> None:
     played = Played(tmp_path / "home", is_own=lambda _: False)
-    other = connect(played.directory)
+    other = connect_to(played.directory.socket)
 
     played.look()
 

@@ -18,6 +18,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     runs.finished(0),
     runs.errored(1),
     runs.freed(0),
+    runs.held(0, file="cell.py", line=2, values=("x = 1",)),
     runs.saves(0),
     runs.cut(0, line=7, file="ckpt.pt", size=12),
     runs.exited(1, -9, ended=True),

@@ -1,0 +1,268 @@
+"""Holds the program of this rank for a debugger: at ``breakpoint()``, where it raised, or where it is now.
+
+The prompt is pdb's. A client connects to the rank's socket, sends one command, closes its half, and receives
+what pdb prints until it reads the next one. So the prompt belongs to no client: the cell, the panel and a
+terminal may all ask, and one that goes leaves nothing behind. A file tells the supervisor what is held.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import linecache
+import os
+import pdb
+import socket
+import sys
+import time
+from contextlib import suppress
+
+from nbdist.sockets import is_own, listen_at
+from nbdist.worker import main_thread
+from nbdist.worker.files import put, remove
+from nbdist.worker.operands import conditions, is_library, operands
+from nbdist.worker.order import HELD, HOLDS, QUIT, RELEASED, Channel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+    from typing import Any
+
+_PATIENCE = 1800.0  # seconds without a command after which the program goes on
+_LOOK = 0.25  # seconds between two looks whether the run ends
+_SLOW = 5.0  # seconds that a client may take to send, or to read
+_LONGEST = 200  # characters of a value, or a line
+_REFUSED = "nbdist holds no rank of a run in the background, or of several machines: add  --debug, without -d"
+_IN_CHILD = "breakpoint() in {}: a debugger holds the rank alone, so read the data there (num_workers=0)"
+
+
+class _Prompt(pdb.Pdb):
+    """pdb at the rank's socket, which it reads and writes as its files. One serves all holds."""
+
+    def __init__(self, directory: str) -> None:
+        self._path, self._file = (os.path.join(directory, name) for name in ("pdb", "held.json"))
+        self._listener: socket.socket | None = None
+        self._client: socket.socket | None = None
+        self._busy = False  # with a command, of which it may read more lines
+        self._goes_on = False
+        self._inner: FrameType | None = None
+        self._about: dict[str, Any] = {}
+        self._channel = Channel()
+        files: Any = self
+        super().__init__(stdin=files, stdout=files, nosigint=True, readrc=False, skip=["nbdist.*"])
+        self.prompt = ""
+
+    def hold(self, frame: FrameType | None, trace: TracebackType | None = None, **about: str) -> None:
+        """Hold the program in ``frame``, or after the exception with this ``trace``."""
+        if self._listener is not None:
+            return  # it is held already
+        self.reset()
+        self._about, outer = about, frame
+        while outer is not None:
+            if not _is_ours(outer):
+                outer.f_trace = self.trace_dispatch
+            self.botframe, outer = outer, outer.f_back
+        self.interaction(frame, trace)
+        _keep_changes(self._inner)
+        if frame is not None and (self.breaks or not self._goes_on):
+            # no call may follow: it would be traced
+            sys.settrace(self.trace_dispatch)
+
+    def interaction(self, frame: Any, trace: Any = None, *more: Any) -> None:
+        if main_thread.over or main_thread.obeyed:
+            self.set_continue()
+            return
+        self._goes_on = False
+        self._listener = listen_at(self._path)
+        try:
+            super().interaction(frame, trace, *more)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None  # without pdb's frames
+        finally:
+            self._listener.close()
+            self._listener, self._about = None, {"why": "step"}
+            remove(self._path)
+            remove(self._file)
+            self._channel.say(RELEASED)
+            if self._goes_on or trace is not None:
+                self.answer()
+
+    def get_stack(self, frame: Any, trace: Any) -> Any:
+        """Return the stack from the program on."""
+        stack, at = super().get_stack(frame, trace)
+        own = [not is_library(each.f_code.co_filename) for each, _ in stack]
+        first = own.index(True) if True in own else 0
+        return stack[first:], max(0, at - first)
+
+    def setup(self, frame: Any, trace: Any) -> Any:
+        """Stand in the innermost frame that is no library's, and say what is held."""
+        nothing = super().setup(frame, trace)
+        own = (at for at, (each, _) in enumerate(self.stack) if not is_library(each.f_code.co_filename))
+        self.curindex = max((at for at in own if at <= self.curindex), default=self.curindex)
+        self._inner, line = self.curframe, _ = self.stack[self.curindex]
+        if sys.version_info < (3, 13):
+            self.curframe_locals = self.curframe.f_locals
+        code = self.curframe.f_code
+        values = operands(trace) if trace is not None else conditions(self.curframe)
+        about = self._about | {
+            "file": code.co_filename,
+            "line": line,
+            "function": code.co_name,
+            "source": linecache.getline(code.co_filename, line).strip()[:_LONGEST],
+            "values": [f"{name} = {value}"[:_LONGEST] for _, _, name, value in values],
+        }
+        with suppress(OSError):
+            put(self._file, json.dumps(about).encode())
+        self._channel.say(HELD)
+        return nothing
+
+    def readline(self) -> str:
+        """Wait for a command; return an empty text when none has come in time."""
+        if self._busy:
+            return "\n"  # a block is over: all its lines came at once
+        until = time.monotonic() + _PATIENCE
+        while True:
+            self.answer()
+            if main_thread.obeyed:
+                raise KeyboardInterrupt
+            if (left := until - time.monotonic()) <= 0 or self._listener is None:
+                return ""
+            self._listener.settimeout(min(left, _LOOK))
+            with suppress(OSError, ValueError):
+                self._client, _ = self._listener.accept()
+                self._client.settimeout(_SLOW)
+                if is_own(self._client):
+                    text = _received(self._client).decode()
+                    if not text.startswith("\t"):
+                        return text
+                    self.write("\n".join(self._completions(text[1:].rstrip("\n"))))
+
+    def write(self, text: str) -> None:
+        try:
+            if self._client is not None:
+                self._client.sendall(text.encode("utf-8", "replace"))
+        except OSError:
+            self.answer()  # it has gone
+
+    def flush(self) -> None:
+        """Do nothing: nothing is kept back."""
+
+    def answer(self) -> None:
+        """End the answer to the last command."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def onecmd(self, line: str) -> bool:
+        self._busy = True
+        try:
+            return super().onecmd(line)
+        finally:
+            self._busy = False
+
+    def set_continue(self) -> None:
+        self._goes_on = True
+        super().set_continue()
+
+    def _cmdloop(self) -> None:
+        self.cmdloop()  # pdb's own one keeps KeyboardInterrupt, by which a run ends
+
+    def do_quit(self, arg: str) -> bool | None:
+        """End the run, in order; a rank that has raised fails."""
+        if self._about["why"] == "error":
+            return self.do_EOF(arg)
+        self.message("the run ends")
+        self._channel.say(QUIT)
+        return None
+
+    def do_EOF(self, arg: str) -> bool | None:  # noqa: N802 - pdb's name
+        """Go on: nobody has come in time."""
+        self.set_continue()
+        return True
+
+    def do_interact(self, arg: str) -> None:
+        self.error("a rank has no keyboard to interact with: type lines here, also several at once")
+
+    do_q = do_exit = do_quit
+    do_run = do_restart = do_interact
+
+    def _completions(self, text: str) -> list[str]:
+        word = text.rpartition(" ")[2]
+        names = self._complete_expression(word, text, len(text) - len(word), len(text))
+        return [*(self.completenames(text) if word == text else ()), *names]
+
+
+@functools.cache
+def _prompt() -> _Prompt:
+    return _Prompt(os.environ["NBDIST_RANK_DIR"])
+
+
+def _received(client: socket.socket) -> bytes:
+    return b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+
+def _keep_changes(frame: FrameType | None) -> None:
+    """Give a function the values that were assigned to its variables; from Python 3.13 on it has them."""
+    if sys.version_info < (3, 13) and frame is not None:
+        import ctypes
+
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("nbdist.")
+
+
+def stop(*_: object, **__: object) -> None:
+    """Hold the caller: ``breakpoint()``. Raises RuntimeError where nobody would come."""
+    if os.getpid() != main_thread.process:
+        worker: Any = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
+        name = f"DataLoader worker {worker.id}" if worker else "a process that the rank has started"
+        raise RuntimeError(_IN_CHILD.format(name))
+    if os.environ.get(HOLDS) == "nothing":
+        raise RuntimeError(_REFUSED)
+    frame: Any = sys._getframe(1)
+    while _is_ours(frame):
+        frame = frame.f_back
+    _prompt().hold(frame, why="breakpoint")
+
+
+def pause(frame: FrameType) -> None:
+    """Hold the program where it is."""
+    _prompt().hold(frame, why="pause")
+
+
+def post_mortem(error: BaseException, trace: TracebackType | None) -> None:
+    """Hold a rank whose program raised."""
+    if isinstance(error, Exception):
+        with suppress(KeyboardInterrupt):
+            _prompt().hold(
+                None, trace, why="error", text=f"{type(error).__name__}: {error}"[:_LONGEST].rstrip(": ")
+            )
+
+
+def leave() -> None:
+    """Stop nowhere behind the program's last line, and answer a client that waits for that."""
+    sys.settrace(None)
+    _prompt().answer()
+
+
+def evaluate(expression: str, frame: FrameType | None) -> str:
+    """Return the value of an expression in the innermost frame of the program that has all its names."""
+    try:
+        tree = ast.parse(expression.strip(), "<expression>", "eval")
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        made = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+        while frame is not None and not _has_names(frame, {name.id for name in names} - made):
+            frame = frame.f_back
+        main = sys.modules["__main__"].__dict__
+        around = (main, main) if frame is None else (frame.f_globals, frame.f_locals)
+        return repr(eval(compile(tree, "<expression>", "eval"), *around))
+    except Exception as error:  # noqa: BLE001 - whatever the expression raises
+        return f"*** {type(error).__name__}: {error}"
+
+
+def _has_names(frame: FrameType, names: set[str]) -> bool:
+    known = {*frame.f_locals, *frame.f_globals, *frame.f_builtins}
+    return names <= known and not is_library(frame.f_code.co_filename)
