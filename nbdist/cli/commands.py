@@ -155,6 +155,8 @@ COMMANDS = {
     "board": _command(verbs.BOARD, verb_results.show_board),
     "autoload": _command(AUTOLOAD, show_autoload),
     "doctor": _command(verbs.DOCTOR, verb_results.show_examined),
+    "debug": _command(verbs.DEBUG, verb_results.show_debugged),
+    "eval": _command(verbs.EVAL, verb_results.show_session),
     "export": _command(verbs.EXPORT, verb_results.show_export),
     "mcp": _command(MCP, lambda _: 0),
     "profile": _command(verbs.PROFILE, verb_results.show_profile),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -21,6 +22,7 @@ from nbdist.feed.log_lines import LogLine, places_text
 from nbdist.feed.profile import Profile
 from nbdist.feed.view import number_text
 from nbdist.panel import Overview, StatusReader, comparison_text, follow, stopped_text, sweep_headline
+from nbdist.panel.debug_prompt import DebugPrompt
 from nbdist.panel.terminal import Block, Line, Terminal
 from nbdist.panel.text import LogSurface, rank_prefix
 from nbdist.text import say
@@ -263,6 +265,17 @@ def show_session(lines: Sequence[str]) -> int:
 
 def show_profile(profile: Profile) -> int:
     print("\n".join(profile.lines(config.language())))
+    return 0
+
+
+def show_debugged(prompt: DebugPrompt) -> int:
+    with contextlib.suppress(ImportError):
+        import readline  # input() then has a history, and completes
+
+        readline.set_completer(lambda _, state: prompt.complete(readline.get_line_buffer(), state))
+        readline.set_completer_delims(" ")
+        readline.parse_and_bind("tab: complete")
+    prompt.run()
     return 0
 
 

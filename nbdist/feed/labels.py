@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 
 from nbdist.diagnosis import describe_exit
-from nbdist.model import Rank, RankCut, RankState, RunState
+from nbdist.model import Rank, RankCut, RankHeld, RankState, RunState
 from nbdist.text import say
 
 # a shape beside the word, so that no state is a colour alone
@@ -40,8 +41,10 @@ def state_mark(state: str) -> str:
 
 
 def exit_text(rank: Rank, language: str, now: float = 0.0) -> str:
-    """Return a rank's exit in words, or for how long it has saved at ``now`` (Unix seconds); else an empty
-    text."""
+    """Return a rank's exit in words, or where it is held, or for how long it has saved at ``now`` (Unix
+    seconds); else an empty text."""
+    if rank.code is None and rank.held is not None:
+        return held_text(rank.held, language)
     if rank.code is None:
         seconds = 0.0 if rank.saves is None or rank.state.terminal else now - rank.saves
         return say("panel.saving", language, seconds=int(seconds)) if seconds >= 1 else ""
@@ -49,6 +52,13 @@ def exit_text(rank: Rank, language: str, now: float = 0.0) -> str:
     return describe_exit(
         rank.code, oom=rank.oom, ended=ended, memory=rank.memory, limit=rank.limit, language=language
     )
+
+
+def held_text(held: RankHeld, language: str) -> str:
+    """Return ``held at line 7: breakpoint()``, for a debugger."""
+    name = os.path.basename(held.file)
+    file = "" if re.fullmatch(r"(cell|\d{4,})\.py", name) else name
+    return say("panel.held", language, file=file, line=held.line, what=held.text or held.source)
 
 
 def cut_text(cut: RankCut, language: str) -> str:

@@ -145,8 +145,8 @@ _NONE: Mapping[int, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankView(RankUsage):
-    """One rank; ``rate`` in steps a second, None when unknown. ``exit`` is also
-    what a rank does on its way out."""
+    """One rank; ``rate`` in steps a second, None when unknown. ``exit`` is also what a rank does on its way
+    out, and where a debugger has ``held`` it, with the ``values`` at the line."""
 
     rank: int
     state: str
@@ -156,6 +156,8 @@ class RankView(RankUsage):
     elapsed: float
     last_line: str
     exit_zh: str = ""
+    held: bool = False
+    values: tuple[str, ...] = ()
     node: int = 0
     rate: float | None = None
 
@@ -300,6 +302,8 @@ def view_of(
                 rate=rates.get(rank.rank) if run.state.terminal or _runs(rank) else None,
                 exit=exit_text(rank, "en", now),
                 exit_zh=exit_text(rank, "zh", now),
+                held=rank.rank in run.held,
+                values=rank.held.values if rank.held is not None else (),
                 elapsed=max(0.0, (rank.exited or now) - rank.started) if rank.started is not None else 0.0,
                 last_line=(log_place(run, rank) or last_lines.get(rank.rank, ""))[:_LINE],
                 **asdict(_used(rank, now, system.get(rank.rank), usage.get(rank.rank, unused), ended=ended))

@@ -28,6 +28,7 @@ from nbdist.magics.showing import show_again, show_as_text, show_outputs
 from nbdist.magics.sweep_cell import run_sweep, show_sweep_again
 from nbdist.model import RunState
 from nbdist.options import Options, split_line
+from nbdist.panel.debug_prompt import DebugPrompt
 from nbdist.text import say
 from nbdist.verbs.machines import Examined
 from nbdist.verbs.runs import Again, Beside, Curves, Explained, Listed, Logs, Stacks, Stopped
@@ -179,6 +180,14 @@ class VerbMagics(Magics):
 
         tell(*examined.mended)
         display(report_bundle(examined.report, config.language()), raw=True)
+
+    @_shows(verbs.DEBUG)
+    def dist_debug(self, prompt: DebugPrompt) -> None:
+        prompt.run()
+
+    @_shows(verbs.EVAL)
+    def dist_eval(self, lines: Sequence[str]) -> None:
+        print(harmless("\n".join(lines)))
 
     @_shows(verbs.SESSION)
     def dist_session(self, lines: Sequence[str]) -> None:

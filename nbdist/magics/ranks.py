@@ -25,6 +25,7 @@ from nbdist.errors import RunFailed, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.feed.view import duration
 from nbdist.magics.cell_check import as_in_editor, notebook_names
+from nbdist.magics.cell_prompt import CellPrompt
 from nbdist.magics.presentation import (
     as_usage_errors,
     interrupts,
@@ -205,8 +206,11 @@ def _execute(
             write=write,
             show=(lambda bundle: display(bundle, raw=True)) if draws else None,
         )
-        with contextlib.closing(_LiveLine(live, handle, draws=draws)) as line:
-            interrupted = _watch(live, output, presses, handle, line)
+        with (
+            contextlib.closing(_LiveLine(live, handle, draws=draws)) as line,
+            CellPrompt(handle, asks=draws) as prompt,
+        ):
+            interrupted = _watch(live, output, presses, handle, line, prompt)
     if live.lost and not live.ended.keys() >= live.logs.keys():
         over = runner.settled(handle).state.terminal
         code = "panel.session-ended" if over else "panel.session-unheard"
@@ -227,6 +231,7 @@ def _watch(
     presses: list[int],
     handle: runner.RunHandle,
     line: _LiveLine,
+    prompt: CellPrompt,
 ) -> bool:
     """Show the cell until it ends; return whether the user interrupted it. Raises KeyboardInterrupt for an
     interrupt before it begins: it will not begin."""
@@ -237,6 +242,7 @@ def _watch(
         live.listen(_LOOK)
         output.look(live.logs, live.ended)
         line.look()
+        prompt.look(live.held)
         if live.stalled and not stalls:
             stalls = True
             tell(say("panel.cell-stalled", language))
@@ -256,7 +262,8 @@ def _watch(
             named = True
             tell(_stays(live, handle))
     output.look(live.logs, live.ended, last=True)
-    return taken > 0
+    # or from the prompt of a debugger
+    return taken > 0 or any(end.outcome == "interrupted" for end in live.ended.values())
 
 
 class _LiveLine:

@@ -17,6 +17,7 @@ from nbdist import config, panel, runner
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.feed.ansi import harmless
 from nbdist.feed.report_text import report_text
+from nbdist.magics.cell_prompt import CellPrompt
 from nbdist.magics.presentation import cell_id, in_marimo, kernel_id, widgets_reach_outputs, write
 from nbdist.model import Reason, Run
 from nbdist.options import first_line
@@ -52,7 +53,11 @@ def show_as_text(
     # IPython's own setting
     colours = str(getattr(get_ipython(), "colors", "")).lower() != "nocolor"
     terminal = panel.Terminal(sys.stdout, colours=colours, plain=plain)
-    with panel.on_text_screen(write, terminal, language=language) as surface:
+    asks = getattr(get_ipython(), "kernel", None) is not None
+    with (
+        CellPrompt(handle, asks=asks) as prompt,
+        panel.on_text_screen(write, terminal, language=language) as surface,
+    ):
         # a notebook must stay small; a terminal has room for every line
         run = panel.follow(
             handle.directory,
@@ -60,7 +65,7 @@ def show_as_text(
             watch=watch,
             local_ranks=show_ranks,
             whole=terminal.drawable,
-            attend=handle.keep_watched,
+            attend=prompt.attend,
             wait=pause,
         )
     print(panel.summary_text(run, handle.directory, language, watch.report(language)))
@@ -128,6 +133,7 @@ class _Panel:
         ended: bool = False,
     ) -> None:
         self._handle = handle
+        self._foreground = foreground
         self._guard = threading.Lock()
         self._sending = False
         self._asked = threading.Event()
@@ -155,7 +161,8 @@ class _Panel:
         watch, surface = panel.UsageWatch(), self._surface
         try:
             # the page gets its backlog after the end of the cell
-            run = self._follow(watch=watch, finish=False, attend=self._handle.keep_watched, wait=pause)
+            with CellPrompt(self._handle, asks=self._foreground) as prompt:
+                run = self._follow(watch=watch, finish=False, attend=prompt.attend, wait=pause)
         except BaseException:
             surface.close()
             raise

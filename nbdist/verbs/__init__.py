@@ -9,7 +9,7 @@ from typing import Any
 from nbdist.engines.options import parse_slurm
 from nbdist.feed.waiting import parse_moments
 from nbdist.options import table as options
-from nbdist.verbs import machines, runs, session_action
+from nbdist.verbs import debug_actions, machines, runs, session_action
 from nbdist.verbs.verb import Verb, make_verb
 
 STATUS = make_verb("status", runs.status)
@@ -46,6 +46,8 @@ BOARD: Verb[Any] = make_verb("board", runs.board, height=int)
 DOCTOR = make_verb(
     "doctor", machines.doctor, nodes=options.count_of_nodes, slurm=parse_slurm, wait=options.wait
 )
+DEBUG = make_verb("debug", debug_actions.debug, rank=int)
+EVAL = make_verb("eval", debug_actions.evaluate)
 EXPORT = make_verb("export", runs.export)
 # about a kernel, and a terminal has none
 WARM = make_verb("warm", machines.warm)

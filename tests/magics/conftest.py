@@ -66,9 +66,9 @@ class Kernel:
         self.client.wait_for_ready(timeout=60)
         assert self.run("%load_ext nbdist").status == "ok"
 
-    def submit(self, cell: str, metadata: dict[str, Any] | None = None) -> str:
-        """Send a cell; do not wait for it."""
-        content = {"code": cell, "silent": False, "store_history": True, "allow_stdin": False}
+    def submit(self, cell: str, metadata: dict[str, Any] | None = None, *, stdin: bool = False) -> str:
+        """Send a cell; do not wait for it. ``stdin``: somebody answers ``input()``."""
+        content = {"code": cell, "silent": False, "store_history": True, "allow_stdin": stdin}
         message = self.client.session.msg("execute_request", content, metadata=metadata)
         self.client.shell_channel.send(message)
         return message["header"]["msg_id"]
