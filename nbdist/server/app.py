@@ -38,6 +38,7 @@ ROUTES = {
     "api/runs/([^/]+)/report": "handlers.ReportHandler",
     "api/runs/([^/]+)/stop": "handlers.StopHandler",
     "api/runs/([^/]+)/profile": "handlers.ProfileHandler",
+    "api/runs/([^/]+)/debug": "handlers.DebugHandler",
     "api/runs/([^/]+)/stacks": "handlers.StacksHandler",
     "api/runs/([^/]+)/ranks/([^/]+)/log": "log_handler.LogHandler",
     "api/runs/([^/]+)/ranks/([^/]+)/media/([^/]+)": "handlers.MediaHandler",

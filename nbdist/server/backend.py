@@ -80,6 +80,11 @@ def signed_in(method: Method) -> Method:
     return cast("Method", web.authenticated(authorized(method)))
 
 
+def may_execute(method: Method) -> Method:
+    """Admit those of them that may execute code in kernels, and so in ranks."""
+    return signed_in(cast("Method", authorized("execute", "kernels")(method)))
+
+
 class Handler(JupyterHandler):
     """The base of all handlers, which the server's authorizer knows as ``nbdist``."""
 

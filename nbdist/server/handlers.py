@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from jupyter_server.base.handlers import APIHandler
 from tornado import web
 
+from nbdist.diagnosis.exits import rank_ranges
 from nbdist.diagnosis.silent import MistakeReader
 from nbdist.diagnosis.stacks import take_stacks
 from nbdist.errors import LaunchError, UsageMistake
@@ -31,11 +32,12 @@ from nbdist.model.decoding import loads
 from nbdist.model.sweep import MOST
 from nbdist.options.ranks_line import option_list
 from nbdist.options.recorded import first_line
-from nbdist.server.backend import Handler, signed_in
+from nbdist.server.backend import Handler, may_execute, signed_in
 from nbdist.server.run_list import RunList, row_of
 from nbdist.server.streams import program_of
 from nbdist.store import RunDirectory, look
 from nbdist.store.control import ask_sweep_to_end, ask_to_end, request_interrupt
+from nbdist.store.held_ranks import ask, grouped, held_ranks
 from nbdist.store.marks import read_marks, write_marks
 from nbdist.store.paths import SweepDirectory
 from nbdist.store.results import read_media
@@ -123,6 +125,13 @@ def interrupt(run: Run, directory: RunDirectory, rank: int) -> Run | None:
     return run
 
 
+def debug(run: Run, directory: RunDirectory, ranks: list[int], command: str) -> dict[str, Any]:
+    """Return ``Answers`` in openapi.yaml: those of held ranks to a command at their prompts."""
+    held = [rank for rank in held_ranks(directory, run) if rank in ranks]
+    answers = grouped(ask(directory, run, held, command, _STOPS_AGAIN))
+    return {"answers": [{"ranks": rank_ranges(ranks), "text": text} for ranks, text in answers]}
+
+
 def media(run: Run, directory: RunDirectory, rank: int, name: str) -> bytes | None:
     """Return a file that a rank showed, or None."""
     return read_media(directory, rank, name, run.attempt) or None if rank < run.spec.world_size else None
@@ -161,6 +170,7 @@ _MOST_RUNS = 500
 _MOST_ON_A_BOARD = 16
 _SEARCH = 200
 _REASON = 200
+_STOPS_AGAIN = 5.0  # seconds until the next stop of a held rank after which the view tells of it
 _TAGS, _TAG, _NOTE = 16, 40, 1000
 _STOPPED_FROM = {
     "dashboard": Reason("stopped-from-dashboard"),
@@ -406,6 +416,19 @@ class InterruptHandler(Api):
         missing, refused = "the run has no such rank", "the rank cannot be interrupted"
         run = await self.of_run(run_id, interrupt, self.rank(rank), missing=missing, refused=refused)
         self.answer({"run_id": run_id, "state": run.state.value}, 200 if run.state.terminal else 202)
+
+
+class DebugHandler(Api):
+    @may_execute
+    async def post(self, run_id: str) -> None:
+        body = self.body("ranks", "command")
+        ranks, command = body.get("ranks", []), body.get("command", "")
+        numbers = isinstance(ranks, list) and not any(isinstance(rank, bool) for rank in ranks)
+        if not numbers or not all(rank in range(100_000) for rank in ranks):
+            raise web.HTTPError(400, "ranks is a list of numbers up to 99999")
+        if not isinstance(command, str):
+            raise web.HTTPError(400, "command is a text")
+        self.answer(await self.of_run(run_id, debug, ranks, command))
 
 
 class MediaHandler(Api):

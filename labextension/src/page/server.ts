@@ -1,4 +1,5 @@
 /** The server that wrote the page. */
+import { type DebugAnswers, debugAnswers } from '../protocol/run';
 
 /** milliseconds that a server may take */
 const PATIENCE = 10000;
@@ -48,6 +49,12 @@ export class PageServer {
     return (await this.ofRun(runId, `/report?language=${language}`))?.text() ?? null;
   }
 
+  /** Send a command to the prompts of held ranks; null where the server has no extension. */
+  async debug(runId: string, ranks: readonly number[], command: string): Promise<DebugAnswers | null> {
+    const response = await this.ofRun(runId, '/debug', 'POST', { ranks, command });
+    return debugAnswers(await response?.json().catch(() => null));
+  }
+
   /** Interrupt a kernel, as every Jupyter server can; return true when it took the request. */
   async interruptKernel(kernelId: string): Promise<boolean> {
     const path = `api/kernels/${encodeURIComponent(kernelId)}/interrupt`;
@@ -56,7 +63,7 @@ export class PageServer {
 
   /** Return what nbdist's server extension has of a run; null where it is not installed: a server that was away or has
    * been started again since may have it. */
-  private async ofRun(runId: string, path = '', method = 'GET'): Promise<Response | null> {
+  private async ofRun(runId: string, path = '', method = 'GET', body?: object): Promise<Response | null> {
     if (!runId) {
       return null;
     }
@@ -65,7 +72,7 @@ export class PageServer {
       this.extended = this.request('nbdist/api/status').then(response => response !== null);
     }
     const url = `nbdist/api/runs/${encodeURIComponent(runId)}${path}`;
-    return (await this.extended) ? this.request(url, method) : null;
+    return (await this.extended) ? this.request(url, method, body) : null;
   }
 
   /** Return the address of the server; empty where the page has none. */
@@ -75,7 +82,7 @@ export class PageServer {
   }
 
   /** Return what the server grants; null for a refusal, or no answer. */
-  private async request(path: string, method = 'GET'): Promise<Response | null> {
+  private async request(path: string, method = 'GET', body?: object): Promise<Response | null> {
     const config = configOf(this.page);
     const base = this.base();
     if (!base) {
@@ -83,6 +90,7 @@ export class PageServer {
     }
     const response = await this.send(base + path, {
       method,
+      body: body ? JSON.stringify(body) : null,
       headers: headersOf(this.page, config),
       credentials: 'same-origin',
       signal: AbortSignal.timeout(PATIENCE),

@@ -29,6 +29,7 @@ export function runHost(model: WidgetModel, run: RunModel): RunHost {
       record: () => server.profile(run.view?.runId ?? ''),
       trace: () => server.trace(run.view?.runId ?? ''),
     },
+    debug: (ranks, command) => server.debug(run.view?.runId ?? '', ranks, command),
     line: () => String(model.get('line') ?? ''),
     act: pageActs()
       ? (action, from) => askPage({ action, runId: run.view!.runId, label: label(), from })

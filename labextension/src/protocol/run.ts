@@ -56,6 +56,9 @@ const rankView = fields({
   wait: or(number, null),
   /** "exit 1", "killed by SIGKILL"; "saving, 14 s" of a rank on its way out; else empty while it runs */
   exit: bilingual,
+  /** a debugger holds it, where `exit` says; `values` are those of the names there */
+  held: or(flag, false),
+  values: or(listOf(text), []),
   elapsed: or(number, 0),
   /** empty in runs of more than 64 ranks: the log has it */
   lastLine: or(text, ''),
@@ -262,6 +265,11 @@ export type Request =
   | { kind: 'stacks' }
   | { kind: 'media'; rank: number; name: string }
   | { kind: 'interrupt'; rank: number };
+
+/** The answers of held ranks to a command, each once. */
+export type DebugAnswers = NonNullable<ReturnType<typeof debugAnswers>>;
+const answers = listOf(fields({ ranks: text, text }));
+export const debugAnswers = (given: unknown) => nullIfMalformed(() => answers(object(given)['answers']));
 
 const bufferLengths = fields({ buffers: or(listOf(count), []) });
 

@@ -23,6 +23,7 @@ import { CellPane } from './Code';
 import { Header } from './Header';
 import { LogPane } from './LogPane';
 import { FirstMetrics, figuresText, lastStep, Metrics } from './charts/Metrics';
+import { type Ask, Debugger } from './Debugger';
 import { CopyReport } from './CopyReport';
 import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice, useSilence } from './Notes';
 import { clock } from '../words/formats';
@@ -51,6 +52,8 @@ export interface RunHost {
   again: ((page: RunControls) => void) | null;
   interrupt: ((rank: number, page: RunControls) => void) | null;
   profiler?: Profiler;
+  /** a command for the prompts of held ranks */
+  debug?: Ask | undefined;
   /** actions of nbdist's extension, where it is installed; `from` is the panel */
   act?: ((action: PageAction, from: Element) => void) | undefined;
   /** the line with which a cell would start the run again; empty where that is not known */
@@ -119,6 +122,9 @@ export function RunPage(props: RunPageProps): ReactElement {
   const lone = inCell ? selected : shownLog;
   const logTab = isLog(tab);
 
+  const held = (view?.live ? view.ranks : []).filter(
+    each => each.held && (shownLog === null || shownLog === each.rank),
+  );
   const tabId = (of: Tab): string => `${prefix}-tab-${of}`;
   const panelId = (of: Tab): string => `${prefix}-${isLog(of) ? 'log' : of}`;
   const select = useCallback(
@@ -241,6 +247,7 @@ export function RunPage(props: RunPageProps): ReactElement {
       ref={root}
       data-size={size}
       data-theme={theme}
+      data-held={view?.live === true && view.ranks.some(each => each.held)}
       onKeyDown={key}
       onKeyDownCapture={read}
       onClickCapture={read}
@@ -331,6 +338,7 @@ export function RunPage(props: RunPageProps): ReactElement {
             theme={theme}
             onCellLine={goToLine}
           />
+          {host.debug && <Debugger key={shownLog} held={held} ask={host.debug} />}
           {shownLog !== null && props.besideLog?.(shownLog)}
         </div>
         {!logTab && (

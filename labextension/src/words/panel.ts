@@ -147,6 +147,8 @@ export const WORDS = inBoth(tr => ({
     (seconds, more) => `${seconds} 秒没有进展${more ? '：' : ''}`,
   ),
   keepWaiting: tr('Keep waiting', '继续等待'),
+  debugger: tr('Command for the debugger', '调试器命令'),
+  noDebugger: tr('This page reaches no server. Run %dist_debug', '此页面无法连接服务器。请运行 %dist_debug'),
   interrupt: tr('Interrupt rank {0}', '中断进程 {0}'),
   stacks: tr('Stacks', '调用栈'),
   stacksTaken: tr('taken at {0}, main thread', '采集于 {0}，主线程'),

@@ -37,8 +37,8 @@ export function usedMagic(source: string): Magic | null {
 }
 
 const MAGICS = (
-  '%%distributed %%ranks %%rank %distributed %dist_attach %dist_board %dist_compare %dist_doctor %dist_explain ' +
-  '%dist_export %dist_logs %dist_profile %dist_resume %dist_scale %dist_session %dist_stacks %dist_status ' +
+  '%%distributed %%ranks %%rank %distributed %dist_attach %dist_board %dist_compare %dist_debug %dist_doctor %dist_eval ' +
+  '%dist_explain %dist_export %dist_logs %dist_profile %dist_resume %dist_scale %dist_session %dist_stacks %dist_status ' +
   '%dist_stop %dist_warm'
 ).split(' ');
 

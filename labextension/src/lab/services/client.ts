@@ -15,7 +15,15 @@ import {
 } from '../../protocol/readers';
 import { type Compared, compared } from '../../model/comparison';
 import { messageOf } from '../../page/nodes';
-import { progress, runState, runView, stallView, type StallView } from '../../protocol/run';
+import {
+  type DebugAnswers,
+  debugAnswers,
+  progress,
+  runState,
+  runView,
+  stallView,
+  type StallView,
+} from '../../protocol/run';
 
 /** A run in a list. Times are Unix seconds. */
 export type RunRow = ReturnType<typeof runRow>;
@@ -198,6 +206,11 @@ export class Client {
   /** Interrupt one rank, as Ctrl-C does in a terminal. */
   async interrupt(runId: string, rank: number): Promise<void> {
     await this.send('POST', runPath(runId, `/ranks/${rank}/interrupt`));
+  }
+
+  /** Send a command to the prompts of held ranks. */
+  async debug(runId: string, ranks: readonly number[], command: string): Promise<DebugAnswers | null> {
+    return debugAnswers(await this.send('POST', runPath(runId, '/debug'), { ranks, command }));
   }
 
   /** Change some of the user's marks of a run; return its row. */

@@ -176,6 +176,8 @@ function actionsOn({ client }: IRunService, runId: string, from: string, label: 
       record: async () => (await tried(client.profile(runId), String)) === null,
       trace: () => client.traceUrl(runId),
     },
+    debug: (ranks: readonly number[], command: string) =>
+      client.debug(runId, ranks, command).catch(() => null),
     report: () => client.report(runId, languageOf()).catch(() => null),
   };
 }
