@@ -59,7 +59,7 @@ def test_every_run_of_a_notebook_ends_as_its_cell_is_tagged(name: str, executed:
             expected = "finished"
             if "raises-exception" in tags(cell):
                 expected = "failed"
-            elif "--hang-after" in cell.source:
+            elif "--hang-after" in cell.source or "--debug" in cell.source:
                 expected = "stopped"
             # a cell that is refused before the launch has no run
             if run is not None or expected == "finished":
@@ -108,6 +108,12 @@ def test_a_run_that_hangs_says_who_is_behind(executed: Executing) -> None:
         result.cell_of("%dist_stacks")
     )
     assert "stopped: 2 processes ended" in result.shown(result.cell_of("%dist_stop"))
+
+
+def test_held_ranks_are_asked_for_a_value(executed: Executing) -> None:
+    result = executed(FAILING)
+
+    assert "rank 0: tensor(0.5000)\nrank 1: tensor(nan)" in result.shown(result.cell_of("%dist_eval"))
 
 
 def test_a_machine_that_does_not_come_is_named(executed: Executing) -> None:
