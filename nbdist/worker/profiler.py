@@ -27,7 +27,7 @@ STEPS = "NBDIST_PROFILE"
 BY_STEPS = "steps"
 """The name of their profile."""
 
-_MOST = 500  # steps: what reads many small operators at the end holds the interpreter too long
+_MOST = 300  # steps: what reads many small operators at the end holds the interpreter too long
 _LOOKS = 0.02  # seconds between two looks at their number
 
 _ended = 0  # steps
