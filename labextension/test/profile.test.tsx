@@ -5,7 +5,7 @@ import { createElement } from 'react';
 
 import './page';
 import { runView, type RunView } from '../src/protocol/run';
-import { Profile, type Profiler } from '../src/views/Profile';
+import { Profile, type Profiler, RecordButton } from '../src/views/Profile';
 import { sample } from './samples';
 
 const RECORDED = {
@@ -28,7 +28,13 @@ function view(profile: object | null): RunView {
 
 function drawn(profile: object | null, profiler?: Profiler) {
   const notify = jest.fn();
-  const draw = (of: object | null) => createElement(Profile, { view: view(of), profiler, notify });
+  const draw = (of: object | null) =>
+    createElement(
+      'div',
+      null,
+      createElement(Profile, { view: view(of), profiler }),
+      profiler && createElement(RecordButton, { view: view(of), profiler, notify }),
+    );
   const { rerender } = render(draw(profile));
   return { notify, draw: (of: object | null) => rerender(draw(of)) };
 }

@@ -1,4 +1,4 @@
-/** The profile of a run: what each rank did at each moment of some seconds, and the button that records it. */
+/** The profile of a run: what each rank did at each moment of some seconds; the button that records it. */
 import { type ReactElement, useState } from 'react';
 
 import { PROFILE_PARTS, type RunView } from '../protocol/run';
@@ -17,53 +17,55 @@ export interface Profiler {
   trace: () => string;
 }
 
-interface ProfileProps {
+interface RecordButtonProps {
   view: RunView;
-  profiler: Profiler | undefined;
+  profiler: Profiler;
   notify: (notice: Notice) => void;
 }
 
-export function Profile({ view, profiler, notify }: ProfileProps): ReactElement | null {
-  const { profile, live, training, label } = view;
-  const time = profile?.time ?? 0;
+export function RecordButton({ view, profiler, notify }: RecordButtonProps): ReactElement {
+  const time = view.profile?.time ?? 0;
   /** the time of the profile that was there when another one was asked for */
   const [before, setBefore] = useState<number | null>(null);
-  const recording = before === time;
   const record = async (): Promise<void> => {
     setBefore(time);
-    if (!(await profiler!.record())) {
+    if (!(await profiler.record())) {
       setBefore(null);
-      notify({ text: words.cannotRecord(label) });
+      notify({ text: words.cannotRecord(view.label) });
     }
   };
-  const offered = profiler && live && (training || profile);
+  return <Button label={before === time ? words.recording : words.record} onClick={() => void record()} />;
+}
+
+interface ProfileProps {
+  view: RunView;
+  profiler: Profiler | undefined;
+}
+
+export function Profile({ view: { profile }, profiler }: ProfileProps): ReactElement | null {
   const { columns, profileParts } = words;
   const idle = profile?.onHost ? columns.other : profileParts.idle;
   const names = [profileParts.compute, profileParts.communication, profileParts.overlapped, idle];
-  return profile || offered ? (
+  return profile ? (
     <div className="nbdist-profile">
-      <div className="nbdist-row nbdist-tools">
-        {profile && (
-          <b>{words.profileOf(profile.seconds.toFixed(1), new Date(1000 * time).toLocaleTimeString())}</b>
-        )}
-        {profile &&
-          names.map((name, part) => (
-            <span key={name} className="nbdist-quiet">
-              <i style={{ background: COLOURS[part] }} /> {name}
-            </span>
-          ))}
+      <div className="nbdist-row nbdist-profile-head">
+        <b>
+          {words.profileOf(profile.seconds.toFixed(1), new Date(1000 * profile.time).toLocaleTimeString())}
+        </b>
+        {names.map((name, part) => (
+          <span key={name} className="nbdist-quiet">
+            <i style={{ background: COLOURS[part] }} /> {name}
+          </span>
+        ))}
         <span className="nbdist-space" />
-        {profile?.trace && profiler && (
+        {profile.trace && profiler && (
           <a className="nbdist-button" href={profiler.trace()} title={profile.trace} download>
             <Icon name="download" />
             {words.trace}
           </a>
         )}
-        {offered && (
-          <Button label={recording ? words.recording : words.record} onClick={() => void record()} />
-        )}
       </div>
-      {profile?.ranks.map(({ rank, parts, line, problem }) => (
+      {profile.ranks.map(({ rank, parts, line, problem }) => (
         <div key={rank} className="nbdist-row">
           <Badge rank={rank} />
           <span

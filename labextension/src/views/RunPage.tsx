@@ -27,7 +27,7 @@ import { type Ask, Debugger } from './Debugger';
 import { CopyReport } from './CopyReport';
 import { Failure, InputsAndResults, Note, type Notice, useCopying, useNotice, useSilence } from './Notes';
 import { clock } from '../words/formats';
-import { Profile, type Profiler } from './Profile';
+import { Profile, type Profiler, RecordButton } from './Profile';
 import { FEW, Ranks } from './ranks/Ranks';
 import { hangs, Stacks, StallBanner } from './Stall';
 import { isLog, type PageTab, type Tab, Tabs } from './Tabs';
@@ -270,7 +270,13 @@ export function RunPage(props: RunPageProps): ReactElement {
       {view && stall && view.live && (
         <StallBanner view={view} stall={stall} viewAt={viewAt} interrupt={bound.interrupt} />
       )}
-      {view && <TrainingNote view={view} />}
+      {view && (
+        <TrainingNote view={view}>
+          {host.profiler && view.live && (
+            <RecordButton view={view} profiler={host.profiler} notify={notify} />
+          )}
+        </TrainingNote>
+      )}
       {warnings.length > 0 && (
         <div className="nbdist-note nbdist-calm">
           {warnings.map(note => (
@@ -284,7 +290,7 @@ export function RunPage(props: RunPageProps): ReactElement {
             <Ranks view={view} selected={selected} onSelect={setPicked} onOpen={open} />
           </div>
         )}
-        {view && <Profile view={view} profiler={host.profiler} notify={notify} />}
+        {view && <Profile view={view} profiler={host.profiler} />}
         {view && <InputsAndResults view={view} />}
         {view && stall && stall.groups.length > 0 && (
           <div className={inCell ? undefined : 'nbdist-dash-stall'}>

@@ -1,5 +1,5 @@
 /** A bar: how the time of a training's steps divides. */
-import type { ReactElement } from 'react';
+import type { PropsWithChildren, ReactElement } from 'react';
 
 import { type RunView, TIME_PARTS, type TimeParts } from '../protocol/run';
 import { percent } from '../words/formats';
@@ -43,15 +43,21 @@ export function TimeBar({ parts, onHost, thin }: BarProps): ReactElement {
   );
 }
 
-/** The bar of a run, with its facts, and while it goes on the sentence that names what limits it: afterwards that
- * is one of its notes. */
-export function TrainingNote({ view }: { view: RunView }): ReactElement | null {
+/** The bar of a run, while it goes on the sentence that names what limits it (afterwards that is one of its notes),
+ * and its facts, beside which a host has its buttons. */
+export function TrainingNote({ view, children }: PropsWithChildren<{ view: RunView }>): ReactElement | null {
   const { training, live } = view;
   return (
     training && (
       <div className="nbdist-note nbdist-calm">
         <TimeBar parts={training.parts} onHost={training.onHost} />
-        {live && <div title={localized(training.text)}>{localized(training.limit)}</div>}
+        {live && <div>{localized(training.limit)}</div>}
+        <div className="nbdist-row">
+          <span className="nbdist-space nbdist-cut" title={localized(training.text)}>
+            {localized(training.text)}
+          </span>
+          {children}
+        </div>
       </div>
     )
   );

@@ -178,7 +178,6 @@ export const WORDS = inBoth(tr => ({
   drawRun: tr('Draw the curves of {0}', '绘制 {0} 的曲线'),
   bestRun: tr('best run', '最佳运行'),
   diverged: tr('diverged', '发散'),
-  zoomHint: tr('drag to zoom, double-click for all', '拖动可放大，双击还原'),
   comma: tr(', ', '，'),
   named: tr('{0}: {1}', '{0}：{1}'),
   yes: tr('yes', '是'),

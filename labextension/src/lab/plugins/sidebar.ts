@@ -61,7 +61,6 @@ const plugin: JupyterFrontEndPlugin<void> = {
     restorer?.add(sidebar, ID);
     app.commands.addCommand(COMMANDS.show, {
       label: words.title,
-      caption: words.showRuns,
       icon: ranksIcon,
       execute: () => app.shell.activateById(ID),
     });

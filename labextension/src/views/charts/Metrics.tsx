@@ -18,8 +18,6 @@ interface MetricsProps {
   leftOut?: number;
   /** runs whose lines these are, in the place of ranks */
   runs?: RunLines;
-  /** the words beside the tools */
-  hint?: string;
   onBoard: (() => void) | null;
 }
 
@@ -35,10 +33,12 @@ export function Metrics(props: MetricsProps): ReactElement {
   const logged = ordered.some(chart => chart.group === 'metric');
   return (
     <div className="nbdist-metrics">
-      <div className="nbdist-row nbdist-tools" role="toolbar" aria-label={words.metrics}>
-        <span className="nbdist-space nbdist-quiet nbdist-cut nbdist-tools-hint">{props.hint}</span>
-        {onBoard && <Button icon="out" label={words.openBoard} onClick={onBoard} />}
-      </div>
+      {onBoard && (
+        <div className="nbdist-row nbdist-tools">
+          <span className="nbdist-space" />
+          <Button icon="out" label={words.openBoard} onClick={onBoard} />
+        </div>
+      )}
       {!logged && (
         <p className="nbdist-empty">
           {words.noMetrics} <code>nbdist.log(step=…, loss=…)</code> {words.noMetricsThen}

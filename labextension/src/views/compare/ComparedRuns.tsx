@@ -3,7 +3,6 @@ import { type ReactElement, type ReactNode, useMemo, useState } from 'react';
 
 import { overlay } from '../../model/charts';
 import { chartsOf, type Compared, DRAWN } from '../../model/comparison';
-import { words } from '../../words/panel';
 import { Metrics } from '../charts/Metrics';
 import { CompareTable, type Sorting } from './CompareTable';
 
@@ -47,7 +46,6 @@ export function ComparedRuns(props: ComparedRunsProps): ReactElement {
               letters: compared.runs.map(({ letter }) => letter),
               height: props.height,
             }}
-            hint={words.zoomHint}
             onBoard={null}
           />
         </div>
