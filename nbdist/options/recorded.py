@@ -17,7 +17,7 @@ from nbdist.privacy import MASK
 
 _AS_TYPED = (
     *("framework", "backend", "timeout", "retries", "memory", "args", "keep_inputs", "cwd", "log_dir"),
-    *("scrape", "wait", "python_flags"),
+    *("scrape", "wait", "python_flags", "debug"),
 )
 _COMMAND = ("worker", "execute.py")  # runs a program that is not Python's, its first argument
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _PATIENCE = 1800.0  # seconds without a command after which the program goes on
 _LOOK = 0.25  # seconds between two looks whether the run ends
 _SLOW = 5.0  # seconds that a client may take to send, or to read
-_LONGEST = 200  # characters of a value, or a line
+_LONGEST, _MOST = 200, 12  # characters of a value or a line, and values
 _REFUSED = "nbdist holds no rank of a run in the background, or of several machines: add  --debug, without -d"
 _IN_CHILD = "breakpoint() in {}: a debugger holds the rank alone, so read the data there (num_workers=0)"
 
@@ -110,7 +110,7 @@ class _Prompt(pdb.Pdb):
             "line": line,
             "function": code.co_name,
             "source": linecache.getline(code.co_filename, line).strip()[:_LONGEST],
-            "values": [f"{name} = {value}"[:_LONGEST] for _, _, name, value in values],
+            "values": [f"{name} = {value}"[:_LONGEST] for _, _, name, value in values[:_MOST]],
         }
         with suppress(OSError):
             put(self._file, json.dumps(about).encode())

@@ -131,6 +131,7 @@ def test_two_live_runs_do_not_write_into_one_directory(home: Path, tmp_path: Pat
     [
         "-n 2",
         "--gpus 1,3 --retries 2",
+        "-n 2 --debug",
         "-n 3 --args \"--lr 0.1 --name 'a b'\" --env OMP_NUM_THREADS=2 --timeout 90 --memory 512M",
         "-n 1 --hang-after off --name mine --detach --no-scrape --backend gloo --framework torch",
         "--on slurm --nodes 2 -n 4 --slurm partition=gpu,time=1:00:00",
@@ -155,6 +156,7 @@ def test_the_first_line_of_a_run_means_what_was_typed(line: str) -> None:
         timeout=typed.timeout,
         hang_after=typed.hang_after or None,
         retries=typed.retries,
+        debug=typed.debug,
         memory=typed.memory,
         scrape=typed.scrape,
         nodes=typed.nodes or 1,
