@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from nbdist.model import RankHeld, Run
 from nbdist.panel.debug_prompt import DebugPrompt
 from nbdist.runner import RunHandle
+from nbdist.store.held_ranks import ask, held_ranks
 
 
 class CellPrompt:
@@ -51,7 +52,11 @@ class CellPrompt:
         try:
             DebugPrompt(self._handle.directory, read=self._read).run()
         except RuntimeError:
-            self._asks = False  # no front end answers: input() says so
+            # input() has no front end, as under nbclient: who wants to come from elsewhere says --debug
+            run, directory = self._handle.run, self._handle.directory
+            self._asks = not run.spec.debug
+            if self._asks:
+                ask(directory, run, held_ranks(directory, run), "c", 0.0)
 
     def _read(self, text: str) -> str:
         self._reads = True

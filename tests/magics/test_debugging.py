@@ -53,6 +53,14 @@ def test_a_prompt_goes_with_what_it_asks_about(used_kernel: Kernel) -> None:
     assert used_kernel.collect(cell).stdout == "Ada\n"
 
 
+def test_ranks_go_on_where_no_front_end_reads_input(used_kernel: Kernel) -> None:
+    reply = used_kernel.run(f"%%distributed -n 2\n{_HELD}")
+
+    assert reply.status == "ok", reply.error
+    assert "held at line 4: breakpoint()" in reply.stdout
+    assert "went on 1" in reply.stdout
+
+
 def test_a_detached_run_is_looked_at_by_a_magic_and_goes_on_without_debug(used_kernel: Kernel) -> None:
     raises = "import os\nx = int(os.environ['RANK'])\n1 / 0"
     assert used_kernel.run(f"%%distributed -n 2 -d --debug\n{raises}").status == "ok"
