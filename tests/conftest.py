@@ -58,6 +58,8 @@ PROMISES = {
     "a session": "magics/test_ranks.py::test_a_cell_has_what_the_ones_before_have_made",
     "a sweep": "magics/test_sweeps.py::test_a_sweep_of_a_cell_of_a_function_and_one_that_is_interrupted",
     "a resume": "runner/test_resuming.py::test_a_run_goes_on_from_what_another_one_has_saved",
+    "a rank is held": "magics/test_debugging.py::test_a_cell_asks_for_commands_until_its_ranks_go_on",
+    "a profile": "worker/test_profiler.py::test_a_running_program_is_recorded_and_goes_on[torch]",
     "a function": "magics/test_run.py::test_a_function_of_the_notebook_runs_in_ranks_and_returns",
     "a script": "cli/test_run.py::test_a_script_is_shown_live_and_then_summed_up",
     "a line of torchrun": "cli/test_run.py::test_a_pasted_command_line_runs_as_it_stands",

@@ -269,7 +269,7 @@ LIMITS = {
     "feed": 6_100,
     "frameworks": 790,
     "launch": 5_730,
-    "magics": 2_120,
+    "magics": 2_125,
     "model": 1_345,
     "options": 1_090,
     "panel": 3_430,

@@ -49,11 +49,7 @@ def merged(tmp_path: Path, *texts: str) -> Profile:
 
 @pytest.mark.parametrize(
     ("events", "parts"),
-    [
-        (HOST, [0.3, 0.3, 0.1, 0.3]),
-        (PADDLE, [0.5, 0.5, 0.0, 0.0]),
-        (DEVICE, [0.5, 0.15, 0.1, 0.25]),
-    ],
+    [(HOST, [0.3, 0.3, 0.1, 0.3]), (PADDLE, [0.5, 0.5, 0.0, 0.0]), (DEVICE, [0.5, 0.15, 0.1, 0.25])],
     ids=["torch", "paddle", "a GPU"],
 )
 def test_a_moment_belongs_to_what_computes_and_sends_in_it(
