@@ -28,7 +28,7 @@ def test_a_held_rank_is_looked_at_in_its_panel_and_goes_on(
         panel = page.locator(".nbdist").first
         prompt = panel.get_by_role("textbox", name="Command for the debugger")
 
-        expect(prompt).to_be_visible()
+        expect(prompt).to_be_visible(timeout=20_000)
         expect(panel.locator(".nbdist-debugger")).to_contain_text("loss = 1.5")
         expect(lab.cell(1).locator("input.jp-Stdin-input")).to_be_visible()
         prompt.fill("p rank + 10")

@@ -75,7 +75,7 @@ def test_the_panel_lives_and_says_how_to_stop(
         summary = page.locator(".nbdist-summary")
         host.until(lambda: panel.count() == 0 and summary.count() == 1)
         assert "Stopped" in summary.inner_text()
-
+        kernel.client.get_shell_msg(timeout=60)  # until then a kernel drops cells after one that failed
         # of a run that does not keep the kernel busy the panel's own message arrives
         shows_lines_and_curves(host, kernel, CELL.replace("NAME", "second -d"), metadata)
         panel.get_by_role("button", name="Stop", exact=True).click()
