@@ -28,7 +28,7 @@ def _bootstrap():
 
 loader_workers.prepare(sys.argv[1], signal.SIGRTMIN + 7)
 own = signal.getsignal(loader_workers._BUSY)
-other = subprocess.Popen([sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(60)"])
+other = subprocess.Popen([sys.executable, "-c", "import os, time; os.write(1, b'ready\\\\n'); time.sleep(60)"])
 forked = os.fork()
 if forked == 0:
     _bootstrap()
