@@ -183,7 +183,7 @@ export class NotebookPanel extends Panel {
 
 export const NotebookActions = {
   executionScheduled: new Signal<object, { notebook: Notebook; cell: CodeCell }>({}),
-  executed: new Signal<object, { cell: CodeCell; success: boolean }>({}),
+  executed: new Signal<object, { notebook: object; cell: CodeCell; success: boolean }>({}),
   insertBelow: (notebook: Notebook): void => {
     notebook.activeCellIndex += 1;
     notebook.insertWidget(notebook.activeCellIndex, new CodeCell('new', ''));

@@ -310,8 +310,11 @@ test('the kernel loads nbdist and the language before a cell of ours, and a kern
     expect.stringMatching(/"NBDIST_PAGE_LANG"\] = "en"[^]*load_ipython_extension/),
   ]);
   await new Promise(answered => setTimeout(answered));
-  NotebookActions.executed.emit({ cell, success: false });
+  const session = panels[0]!.sessionContext.session!;
+  Object.assign(session.kernel, { hasPendingInput: true });
+  NotebookActions.executed.emit({ notebook: content, cell, success: false });
 
+  expect(session.kernel).toMatchObject({ hasPendingInput: false });
   expect(messages).toEqual([expect.stringContaining('has no nbdist')]);
 });
 

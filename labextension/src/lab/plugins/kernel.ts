@@ -27,7 +27,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
         void load(panel, magic).then(loaded => loaded || without.add(cell));
       }
     });
-    NotebookActions.executed.connect((_sender, { cell, success }) => {
+    NotebookActions.executed.connect((_sender, { notebook: { parent }, cell, success }) => {
+      const kernel = parent instanceof NotebookPanel && parent.sessionContext.session?.kernel;
+      if (kernel) {
+        // a prompt of held ranks that went on by another one stays unanswered: JupyterLab would run no cell any more
+        kernel.hasPendingInput = false;
+      }
       if (without.delete(cell) && !success) {
         Notification.error(words.notInKernel, { autoClose: 15_000 });
       }
