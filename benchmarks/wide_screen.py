@@ -45,7 +45,8 @@ def measure_wide(samples: Samples, scratch: Path, rounds: int) -> None:
     # the browser has half of the processors, all else the other half, as in panel.py
     of_the_page, others = halves()
     os.sched_setaffinity(0, others)
-    server = LabServer(scratch)
+    # peers of other benchmarks take over how cells are run
+    server = LabServer(scratch, without=("jupyter-distributed", "ipyparallel-labextension"))
     try:
         server.wait_until_up()
         # the browser inherits the processors of Playwright's driver
