@@ -20,15 +20,15 @@ def asleep():
 
 def draws():
     os.write(1, b"ready\\n")
-    while True:
-        pass
+    while True: pass
 
 def _bootstrap():
     globals()[sys.argv[2]]()
 
 loader_workers.prepare(sys.argv[1], signal.SIGRTMIN + 7)
 own = signal.getsignal(loader_workers._BUSY)
-other = subprocess.Popen([sys.executable, "-c", "import os, time; os.write(1, b'ready\\\\n'); time.sleep(60)"])
+waits = "import os, time; os.write(1, b'ready\\\\n'); time.sleep(60)"
+other = subprocess.Popen([sys.executable, "-c", waits])
 forked = os.fork()
 if forked == 0:
     _bootstrap()
