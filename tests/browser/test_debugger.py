@@ -46,5 +46,4 @@ def test_a_held_rank_is_looked_at_in_its_panel_and_goes_on(
         lab.wait_for_end(1)
         expect(panel).to_contain_text("went on with 7")
         expect(lab.cell(1).locator("input.jp-Stdin-input")).to_be_hidden()
-        page.screenshot(path=pictures / "went-on.png")
         lab.run_and_wait(0)
