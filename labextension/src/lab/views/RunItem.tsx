@@ -3,6 +3,7 @@ import { type HTMLAttributes, memo, type MouseEvent, type ReactElement } from 'r
 
 import { clock, dotted, doneText, figure } from '../../words/formats';
 import { BestRun, Mark, type MarkState } from '../../views/Marks';
+import { Bar } from '../../views/ranks/rank_parts';
 import { localized } from '../../words/languages';
 import { words as panelWords } from '../../words/panel';
 import type { RunRow } from '../services/client';
@@ -145,11 +146,7 @@ function TwoLines(props: LinesProps): ReactElement {
         <span className="nbdist-space" />
         <span className="nbdist-run-age">{age}</span>
       </div>
-      {fraction !== null && (
-        <div className="nbdist-bar nbdist-run-progress" aria-hidden="true">
-          <i style={{ width: `${100 * fraction}%` }} />
-        </div>
-      )}
+      {fraction !== null && <Bar fraction={fraction} />}
     </div>
   );
 }

@@ -35,7 +35,6 @@ export function Metrics(props: MetricsProps): ReactElement {
     <div className="nbdist-metrics">
       {onBoard && (
         <div className="nbdist-row nbdist-tools">
-          <span className="nbdist-space" />
           <Button icon="out" label={words.openBoard} onClick={onBoard} />
         </div>
       )}
