@@ -25,7 +25,7 @@ def test_a_held_rank_is_looked_at_in_its_panel_and_goes_on(
 ) -> None:
     with notebook_page(lab_server, browser, "held", HELD) as (lab, page):
         lab.run(1)
-        panel = page.locator(".nbdist").first
+        panel = lab.cell(1).locator(".nbdist")
         prompt = panel.get_by_role("textbox", name="Command for the debugger")
 
         expect(prompt).to_be_visible(timeout=20_000)
