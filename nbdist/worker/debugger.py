@@ -177,7 +177,7 @@ class _Prompt(pdb.Pdb):
         return None
 
     def do_EOF(self, arg: str) -> bool | None:  # noqa: N802 - pdb's name
-        """Go on: nobody has come in time."""
+        """Go on: no command has come in time."""
         self.set_continue()
         return True
 
@@ -215,7 +215,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def stop(*_: object, **__: object) -> None:
-    """Hold the caller: ``breakpoint()``. Raises RuntimeError where nobody would come."""
+    """Hold the caller: ``breakpoint()``. Raises RuntimeError where no prompt is shown."""
     if os.getpid() != main_thread.process:
         worker: Any = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
         name = f"DataLoader worker {worker.id}" if worker else "a process that the rank has started"

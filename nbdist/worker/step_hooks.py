@@ -75,7 +75,7 @@ class _Steps:
         self._events.append((self.timer.pause, _clock()))
 
     def _leave(self) -> None:
-        self._main = 0  # nobody would take the events of a forked process
+        self._main = 0  # no thread adds up the events of a forked process
 
     def take(self) -> None:
         """Give the events to the timer and the notes."""
