@@ -15,9 +15,9 @@ from _frozen_importlib_external import SourceFileLoader  # importlib.machinery's
 from nbdist.worker import error_report, framework_hooks, main_thread, stack_answers
 from nbdist.worker.framework_hooks import (
     after_import,
-    free_groups_last,
     has_joined,
     join_cluster,
+    mend_ends,
     note_import,
     paddle_looks,
     prefer_backend,
@@ -143,7 +143,7 @@ def _change_libraries() -> None:
     after_import("paddle.base.core", paddle_looks)
     after_import("torch.distributed.rendezvous", torch_looks)
     after_import("torch.distributed.distributed_c10d", prefer_backend)
-    after_import("torch.nn.parallel.distributed", free_groups_last)
+    mend_ends()
     after_import("jax._src.clusters.cluster", join_cluster)
     if not os.environ.get("PYTHONBREAKPOINT"):  # which may name another debugger, or none
         sys.breakpointhook = _late("debugger", "stop")

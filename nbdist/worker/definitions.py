@@ -31,13 +31,12 @@ def inputs() -> str:
 
 
 def install(spawn: ModuleType) -> None:
-    """Let children run ``spawned_main.py`` instead of a cell without a guard or with pushed names."""
+    """Let children run ``spawned_main.py`` instead of the cell."""
     prepare = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:
         data: dict[str, Any] = prepare(name)
-        own = data.get("init_main_from_path") == program()
-        if own and (os.path.exists(inputs()) or not _is_guarded(program())):
+        if data.get("init_main_from_path") == program():
             data["init_main_from_path"] = os.path.join(os.path.dirname(__file__), "spawned_main.py")
         return data
 
@@ -114,15 +113,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _codes(constant)
-
-
-def _is_guarded(path: str) -> bool:
-    """Return whether a child may run the program at ``path`` as it stands."""
-    try:
-        with open(path, "rb") as file:
-            return _has_guard(ast.parse(file.read(), path))
-    except (OSError, SyntaxError):
-        return True
 
 
 def _has_guard(tree: ast.Module) -> bool:

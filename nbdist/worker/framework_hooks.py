@@ -138,6 +138,44 @@ def free_groups_last(parallel: ModuleType) -> None:
     kind._ddp_init_helper = make_and_hold
 
 
+# A thread of gloo drops what its collective held (torch 2.13: Python's context of backward) after the program
+# has gone on. If it needs the GIL when the interpreter has ended, Python ends the thread, and C++ therefore
+# the process: "terminate called without an active exception", in one of five ends on a busy machine.
+
+_THREADS = "/proc/self/task"
+_REST, _PATIENCE = 0.001, 5.0  # seconds
+
+
+def end_after_gloo(_: ModuleType) -> None:
+    """Let gloo's threads come to rest before the interpreter ends (torch.distributed)."""
+    import atexit
+
+    atexit.register(wait_for_gloo)
+
+
+def wait_for_gloo() -> None:
+    """Wait until no thread of gloo runs, some seconds at most."""
+    until = time.monotonic() + _PATIENCE
+    with suppress(OSError):  # there is no /proc
+        while time.monotonic() < until:
+            time.sleep(_REST)  # a thread that waits for the GIL has it now
+            if not any(map(_runs_gloo, os.listdir(_THREADS))):
+                return
+
+
+def _runs_gloo(thread: str) -> bool:
+    # one that has ended has no file
+    with suppress(OSError), open(f"{_THREADS}/{thread}/stat") as file:
+        return "(pt_gloo_runloop) R" in file.read()
+    return False
+
+
+def mend_ends() -> None:
+    """Mend the ends of torch's programs that hang or abort by chance."""
+    after_import("torch.nn.parallel.distributed", free_groups_last)
+    after_import("torch.distributed.distributed_c10d", end_after_gloo)
+
+
 # A rank connects to the store of rank 0 once that listens. After a refused connection torch waits for half a
 # second (TCPStore.cpp), paddle 3 for three seconds (tcp_utils.cc).
 
