@@ -282,7 +282,7 @@ LIMITS = {
     "values": 910,
     "verbs": 955,
     "warm": 1_370,
-    "worker": 7_830,
+    "worker": 7_860,
 }
 """Lines of Python by package ("" for the modules beside them), a tenth above what it had when this was set.
 What grows beyond it needs something removed, or a decision."""
