@@ -31,7 +31,7 @@ from nbdist.model import (
     decode_event,
     encode_event,
 )
-from nbdist.store.control import ProfileRequest, request_interrupt, request_profile, request_stacks
+from nbdist.store.control import RanksRequest, request_interrupt, request_of_ranks, request_stacks
 from nbdist.store.logs import LogStream
 from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.reports import RankAnswer, TakenStacks, read_stacks, stacks_stamp, write_stacks
@@ -211,11 +211,11 @@ class NodeRequests:
                 with contextlib.suppress(OSError):
                     request_interrupt(node, rank)
 
-    def profile(self, request: ProfileRequest) -> None:
+    def profile(self, request: RanksRequest) -> None:
         """Let the ranks of all nodes record what they do."""
         for node in self._nodes.directories():
             with contextlib.suppress(OSError):
-                request_profile(node, request)
+                request_of_ranks(node, request)
 
     def stacks(self, name: str, now: float) -> None:
         """Request the stacks of all ranks, for the request ``name``."""

@@ -58,7 +58,7 @@ def held_text(held: RankHeld, language: str) -> str:
     """Return ``held at line 7: breakpoint()``, for a debugger."""
     name = os.path.basename(held.file)
     file = "" if re.fullmatch(r"(cell|\d{4,})\.py", name) else name
-    return say("panel.held", language, file=file, line=held.line, what=held.text or held.source)
+    return say("panel.held", language, file=file, line=held.line, what=held.what)
 
 
 def cut_text(cut: RankCut, language: str) -> str:

@@ -24,7 +24,7 @@ from nbdist.errors import UsageMistake
 from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, as_time, build, loads
 from nbdist.store import RunDirectory, look
-from nbdist.store.control import ProfileRequest, request_profile, wake
+from nbdist.store.control import RanksRequest, request_of_ranks, wake
 from nbdist.store.journal import load_object
 from nbdist.store.paths import write_private
 from nbdist.text import Both, both, say
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
     if (run := look(directory)) is None:
         return 1
     if seconds:
-        request_profile(directory, ProfileRequest(name=name, seconds=seconds, ranks=ranks))
+        request_of_ranks(directory, RanksRequest(name=name, seconds=seconds, ranks=ranks))
         wake(run)
     limit = time.monotonic() + seconds + _PATIENCE if seconds else float("inf")
     files = {rank: directory.rank(rank, run.attempt).profile(name) for rank in ranks}

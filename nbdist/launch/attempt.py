@@ -19,8 +19,8 @@ from nbdist.launch.run_policy import RunPolicy
 from nbdist.launch.stalls.across_machines import StallExchange
 from nbdist.launch.stalls.stack_taker import RankContact, StackTaker, find
 from nbdist.launch.stalls.stall_watch import StallWatch
-from nbdist.model import RankCut, RankHeld, Reason, Rendezvous, RunSpec
-from nbdist.store.control import DebugRequest, ProfileRequest
+from nbdist.model import RankCut, Reason, Rendezvous, RunSpec
+from nbdist.store.control import RanksRequest
 from nbdist.store.held_ranks import read_held
 from nbdist.store.logs import LogStream
 from nbdist.store.paths import RunDirectory, make_private
@@ -133,7 +133,7 @@ class Attempt:
             self._copies.tick(now)
         self._stalls.tick(now)
         idle = self.session is not None and not self.session.busy
-        if self._logs.grew or idle or self._policy.held_at is not None:
+        if self._logs.grew or idle or self._policy.run.held:
             self._stalls.did(now)
         if self._meters is not None and self._meters.tick(now) and self._policy.goes_on:
             self._judge(now)
@@ -176,19 +176,12 @@ class Attempt:
             self._interrupt(rank)
             self._interrupted[rank], self._patience[rank] = time.monotonic() + patience, patience
 
-    def record(self, request: ProfileRequest) -> None:
-        """Let the threads of these ranks record what the program does."""
-        recording = order.Recording(name=request.name, seconds=request.seconds)
+    def pass_to_ranks(self, request: RanksRequest) -> None:
+        """Let the threads of these ranks do what is requested of their programs."""
+        task = order.Task(name=request.name, seconds=request.seconds, expression=request.expression)
         for rank in self._ranks.keys() & set(request.ranks):
             if not self._policy.run.ranks[rank].state.terminal:
-                self._ask(rank, order.PROFILE + recording.encode())
-
-    def debug(self, request: DebugRequest) -> None:
-        """Let the threads of ranks hold their programs, or evaluate an expression."""
-        question = order.Question(name=request.name, expression=request.expression)
-        words = order.EVALUATE + question.encode() if request.expression else order.HOLD
-        for rank in request.ranks:
-            self._ask(rank, words)
+                self._ask(rank, order.TASK + task.encode())
 
     def came_back(self, rank: int) -> None:
         """Await no more answer from a rank that was interrupted or freed."""
@@ -424,13 +417,12 @@ class Attempt:
             self._look_once_more(now, wanted=self._policy.stop_reason is None)
         elif word in (order.FINISHED, order.FINISHED_ALONE):
             self._policy.rank_finished(rank, joined=word != order.FINISHED_ALONE)
-        elif word in (order.HELD, order.RELEASED):
-            about = RankHeld(time=time.time(), rank=rank)
-            if word == order.HELD:
-                about = read_held(self._directory.rank(rank, self._number), about)
-            self._policy.rank_held(about, now)
-        elif word == order.QUIT:
-            self._quit(now)
+        elif word == order.HELD:
+            self._policy.record(read_held(self._directory.rank(rank, self._number), rank))
+        elif word == order.QUIT and self.session is None:
+            self._policy.stop(Reason("debugger-quit"), now)
+        elif word == order.QUIT and self.session is not None:
+            self.session.interrupt(now)
         elif word == order.HEARD:
             self._unheard.pop(rank, None)
         elif word in (order.SAVES, order.WRITES, order.WAITS):
@@ -453,13 +445,6 @@ class Attempt:
                 self._policy.rank_kept(rank, now)
         elif self.session is not None:
             self.session.hear(rank, word, now)
-
-    def _quit(self, now: float) -> None:
-        """End the run, or the cell of a session, as the user of a debugger asked."""
-        if self.session is None:
-            self._policy.stop(Reason("debugger-quit"), now)
-        else:
-            self.session.interrupt(now)
 
 
 def _take_overdue(waits: dict[int, float], now: float) -> list[int]:

@@ -36,7 +36,6 @@ from nbdist.model import (
     RankExited,
     RankFinished,
     RankFreed,
-    RankHeld,
     RankSaves,
     RankStarted,
     RankState,
@@ -104,8 +103,7 @@ class RunPolicy:
         # a rank got a signal before it had finished
         self._cut_short = False
         self._timeout_at: float | None = None
-        # while a debugger holds a rank, the time until which the limits were moved on
-        self.held_at: float | None = None
+        self._ticked_at = 0.0
         # when the ranks are to leave, and when those that have not are ended
         self._until_at: float | None = None
         self._left_alone_until: float | None = None
@@ -178,22 +176,6 @@ class RunPolicy:
             self._escalations[rank] = Escalation(ON_ERROR_AS_WELL, now)
         self._escalations.setdefault(rank, Escalation(ON_OWN_ERROR, now))
         self._fail(now, ON_PEER_ERROR)
-
-    def rank_held(self, event: RankHeld, now: float) -> None:
-        """Record that a debugger holds a rank, or that it goes on."""
-        self._stand_still(now)
-        self.record(event)
-        self.held_at = now if self.run.held else None
-
-    def _stand_still(self, now: float) -> None:
-        """Move the limits of time on, while a rank is held."""
-        if self.held_at is None:
-            return
-        passed, self.held_at = now - self.held_at, now if self.run.held else None
-        if self._timeout_at is not None:
-            self._timeout_at += passed
-        if self._until_at is not None and self.run.spec.is_from_start:
-            self._until_at += passed
 
     def kill(self, rank: int) -> None:
         """Kill one rank of a session, as requested."""
@@ -349,8 +331,13 @@ class RunPolicy:
             self._end_ranks(ON_STOP, now)
 
     def tick(self, now: float) -> None:
-        """Apply the limits and the escalation steps that are due."""
-        self._stand_still(now)
+        """Apply the limits, which move on while a debugger holds a rank, and the escalation steps that are
+        due."""
+        passed, self._ticked_at = now - self._ticked_at, now
+        if self._timeout_at is not None and self.run.held:
+            self._timeout_at += passed
+        if self._until_at is not None and self.run.held and self.run.spec.is_from_start:
+            self._until_at += passed
         if self._timeout_at is not None and now >= self._timeout_at:
             self.time_is_up(now)
         if self._until_at is not None and now >= self._until_at:

@@ -183,7 +183,7 @@ class Session:
             self._let_go()
         if stopping:
             return
-        if self._policy.held_at is not None:
+        if self._policy.run.held:
             self._active = now  # who looks at it is not away
         if (cell := self._cell) is not None:
             if (cell.failed or cell.interrupted) and now >= cell.free_at:

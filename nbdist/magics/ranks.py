@@ -25,7 +25,6 @@ from nbdist.errors import RunFailed, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.feed.view import duration
 from nbdist.magics.cell_check import as_in_editor, notebook_names
-from nbdist.magics.cell_prompt import CellPrompt
 from nbdist.magics.presentation import (
     as_usage_errors,
     interrupts,
@@ -36,6 +35,7 @@ from nbdist.magics.presentation import (
     write,
 )
 from nbdist.model.plan import Program
+from nbdist.panel.debug_prompt import CellPrompt
 from nbdist.store.paths import make_private
 from nbdist.store.run_store import read_spec
 from nbdist.text import reason_text, say
@@ -208,7 +208,7 @@ def _execute(
         )
         with (
             contextlib.closing(_LiveLine(live, handle, draws=draws)) as line,
-            CellPrompt(handle, asks=draws) as prompt,
+            contextlib.closing(CellPrompt(handle.directory, asks=draws)) as prompt,
         ):
             interrupted = _watch(live, output, presses, handle, line, prompt)
     if live.lost and not live.ended.keys() >= live.logs.keys():

@@ -17,10 +17,10 @@ from nbdist import config, panel, runner
 from nbdist.errors import LaunchError, UnknownRun
 from nbdist.feed.ansi import harmless
 from nbdist.feed.report_text import report_text
-from nbdist.magics.cell_prompt import CellPrompt
 from nbdist.magics.presentation import cell_id, in_marimo, kernel_id, widgets_reach_outputs, write
 from nbdist.model import Reason, Run
 from nbdist.options import first_line
+from nbdist.panel.debug_prompt import CellPrompt
 from nbdist.store import LogStream
 from nbdist.store.control import request_interrupt, request_stacks
 from nbdist.store.results import read_media
@@ -55,7 +55,7 @@ def show_as_text(
     terminal = panel.Terminal(sys.stdout, colours=colours, plain=plain)
     asks = getattr(get_ipython(), "kernel", None) is not None
     with (
-        CellPrompt(handle, asks=asks) as prompt,
+        contextlib.closing(CellPrompt(handle.directory, handle.keep_watched, asks=asks)) as prompt,
         panel.on_text_screen(write, terminal, language=language) as surface,
     ):
         # a notebook must stay small; a terminal has room for every line
@@ -133,7 +133,7 @@ class _Panel:
         ended: bool = False,
     ) -> None:
         self._handle = handle
-        self._foreground = foreground
+        self._prompt = CellPrompt(handle.directory, handle.keep_watched, asks=foreground)
         self._guard = threading.Lock()
         self._sending = False
         self._asked = threading.Event()
@@ -160,8 +160,8 @@ class _Panel:
         """Show the run until it ends; return its last state."""
         watch, surface = panel.UsageWatch(), self._surface
         try:
-            # the page gets its backlog after the end of the cell
-            with CellPrompt(self._handle, asks=self._foreground) as prompt:
+            with contextlib.closing(self._prompt) as prompt:
+                # the page gets its backlog after the end of the cell
                 run = self._follow(watch=watch, finish=False, attend=prompt.attend, wait=pause)
         except BaseException:
             surface.close()

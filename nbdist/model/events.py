@@ -163,16 +163,14 @@ class RankFreed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankHeld(_Event):
-    """A rank that a debugger holds, in a ``function`` at a line of a file. ``why``: breakpoint, error, pause,
-    step; empty when it goes on. ``text`` is the exception, ``values`` are those of the names at the line."""
+    """A rank that a debugger holds, at a line of a file. ``why``: breakpoint, error, pause, step; empty when
+    it goes on. ``what`` is the line or the exception, ``values`` are those of the names at the line."""
 
     rank: int
     why: str = ""
     file: str = ""
     line: int = 0
-    function: str = ""
-    source: str = ""
-    text: str = ""
+    what: str = ""
     values: tuple[str, ...] = ()
 
 

@@ -8,17 +8,7 @@ from typing import Any
 
 from nbdist.errors import IllegalTransition
 from nbdist.model import events
-from nbdist.model.events import (
-    Event,
-    RankCut,
-    RankExited,
-    RankHeld,
-    RankState,
-    RunEnded,
-    RunLost,
-    RunState,
-    move,
-)
+from nbdist.model.events import Event, RankCut, RankExited, RankState, RunEnded, RunLost, RunState, move
 from nbdist.model.reason import NO_REASON, Reason
 from nbdist.model.spec import ProcessId, RankSpec, RunSpec
 
@@ -40,7 +30,7 @@ class Rank:
     joined: bool = True
     errored: float | None = None
     freed: float | None = None
-    held: RankHeld | None = None
+    held: events.RankHeld | None = None
     saves: float | None = None
     cut: RankCut | None = None
     exited: float | None = None
@@ -119,7 +109,7 @@ class Run:
         return any(rank.saves is not None and not rank.state.terminal for rank in self.ranks)
 
     @property
-    def held(self) -> dict[int, RankHeld]:
+    def held(self) -> dict[int, events.RankHeld]:
         """Return what a debugger holds, by rank."""
         ranks = (rank for rank in self.ranks if not rank.state.terminal)
         return {rank.rank: rank.held for rank in ranks if rank.held is not None}

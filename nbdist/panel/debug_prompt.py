@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import codeop
+import contextvars
+import ctypes
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from nbdist import config
 from nbdist.diagnosis.exits import rank_names
@@ -11,66 +16,117 @@ from nbdist.feed.ansi import harmless
 from nbdist.feed.labels import held_text
 from nbdist.model import Run
 from nbdist.store import RunDirectory, snapshot
-from nbdist.store.held_ranks import ask, grouped, held_ranks, is_incomplete
+from nbdist.store.held_ranks import ask, grouped, held_ranks
 
 _GOES_ON = 2.0
 """Seconds until the next stop of a rank after which the prompt is that of another one."""
 
-_QUIT = ("q", "quit", "exit")
-
 
 class DebugPrompt:
-    """The prompt of one run, first of ``rank``. ``read`` shows a prompt and returns a line."""
+    """The prompt of one run, first of ``rank``."""
 
-    def __init__(
-        self, directory: RunDirectory, rank: int | None = None, *, read: Callable[[str], str] | None = None
-    ) -> None:
+    def __init__(self, directory: RunDirectory, rank: int | None = None) -> None:
         self._directory = directory
-        self._rank = rank
-        self._read = read or input
+        self._chosen = rank
+        self._shown: dict[int, Path] = {}
         self._words: list[str] = []
 
     def run(self) -> None:
-        """Send lines to held ranks until none is held, or the user leaves. Raises as ``read``."""
+        """Send lines to held ranks until none is held, or the user leaves. Raises as ``input``."""
         with suppress(EOFError, KeyboardInterrupt):
-            shown = None
-            while (run := snapshot(self._directory)) and (held := held_ranks(self._directory, run)):
-                rank = self._rank if self._rank in held else held[0]
-                hold = run.held[rank]
+            before = None
+            while (run := snapshot(self._directory)) and (prompts := held_ranks(self._directory, run)):
+                rank = self._chosen if self._chosen in prompts else min(prompts)
+                self._shown, hold = {rank: prompts[rank]}, run.held[rank]
                 # the answer to a step says where it led
-                if hold.why != "step" and hold != shown:
+                if hold.why != "step" and hold != before:
                     _say([rank], "\n  ".join([held_text(hold, config.language()), *hold.values]))
-                shown = hold
-                if self._execute(run, rank, held, self._read_block(f"(rank {rank}) ")):
+                before = hold
+                if self._execute(self._read_block(f"(rank {rank}) "), prompts):
                     return
 
     def complete(self, line: str, state: int) -> str | None:
         """Return the word number ``state`` that may end a line, as readline asks for it."""
-        if not state and (run := snapshot(self._directory)) is not None:
-            held = held_ranks(self._directory, run)
-            rank = self._rank if self._rank in held else held[0]
-            self._words = ask(self._directory, run, [rank], f"\t{line}", _GOES_ON).get(rank, "").split("\n")
+        if not state:
+            self._words = "".join(ask(self._shown, f"\t{line}", _GOES_ON).values()).split("\n")
         return self._words[state] if state < len(self._words) else None
+
+    def _read(self, prompt: str) -> str:
+        return input(prompt)
 
     def _read_block(self, prompt: str) -> str:
         text = self._read(prompt)
-        while is_incomplete(text):
-            text += "\n" + self._read("...   ")
+        # most of pdb's commands are no Python
+        with suppress(SyntaxError, ValueError, OverflowError):
+            while codeop.compile_command(text, symbol="single") is None:
+                text += "\n" + self._read("...   ")
         return text
 
-    def _execute(self, run: Run, rank: int, held: list[int], text: str) -> bool:
-        """Execute ``rank N``, which chooses another one, ``all COMMAND``, or a rank's command; return whether
-        it ends the run."""
+    def _execute(self, text: str, prompts: Mapping[int, Path]) -> bool:
+        """Execute ``rank N``, which chooses another one, ``all COMMAND``, or a command of the rank that is
+        shown; return whether it ends the run."""
         word, _, rest = text.partition(" ")
         if word == "rank" and rest.strip().isdecimal():
-            self._rank = int(rest)
+            self._chosen = int(rest)
             return False
-        chosen, command = (held, rest) if word == "all" else ([rank], text)
-        patience = _GOES_ON if len(held) > len(chosen) else None
-        for ranks, answer in grouped(ask(self._directory, run, chosen, command, patience)):
+        asked, command = (prompts, rest) if word == "all" else (self._shown, text)
+        patience = _GOES_ON if len(prompts) > len(asked) else None
+        for ranks, answer in grouped(ask(asked, command, patience)):
             if answer:
                 _say(ranks if word == "all" else (), answer)
-        return command.strip() in _QUIT
+        return command.strip() in ("q", "quit", "exit")
+
+
+class CellPrompt(DebugPrompt):
+    """The same in a thread, if it ``asks``, beside a cell that goes on to show its run: it ends when others
+    have let the ranks go on. ``watch`` gets the run at each look."""
+
+    def __init__(
+        self, directory: RunDirectory, watch: Callable[[Run], object] = lambda _: None, *, asks: bool
+    ) -> None:
+        super().__init__(directory)
+        self._watch = watch
+        self._asks = asks
+        self._thread = threading.Thread()
+        self._reads = False
+
+    def attend(self, run: Run) -> None:
+        """Look at a run."""
+        self._watch(run)
+        self.look(run.held)
+
+    def look(self, held: Collection[int]) -> None:
+        """Begin to ask when a rank is held, and end when none is."""
+        alive = self._thread.is_alive()
+        if held and self._asks and not alive:
+            run, name = contextvars.copy_context().run, "nbdist debugger"
+            self._thread = threading.Thread(target=run, args=(self._ask,), name=name, daemon=True)
+            self._thread.start()
+        elif alive and not held and self._reads:
+            thread = ctypes.c_ulong(self._thread.ident or 0)
+            # the kernel's input() looks for it a hundred times a second
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(KeyboardInterrupt))
+            self._thread.join(1.0)
+
+    def close(self) -> None:
+        self.look(())
+
+    def _ask(self) -> None:
+        try:
+            self.run()
+        except RuntimeError:
+            # input() has no front end, as under nbclient: who wants to come from elsewhere says --debug
+            run = snapshot(self._directory)
+            self._asks = run is not None and not run.spec.debug
+            if self._asks and run is not None:
+                ask(held_ranks(self._directory, run), "c", 0.0)
+
+    def _read(self, prompt: str) -> str:
+        self._reads = True
+        try:
+            return super()._read(prompt)
+        finally:
+            self._reads = False
 
 
 def _say(ranks: Sequence[int], text: str) -> None:

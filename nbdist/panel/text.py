@@ -124,7 +124,7 @@ class Notes:
         self._next = _PROGRESS_PERIOD if progress else math.inf
         self._stalled: float | None = None
         self._warned: set[str] = set()
-        self._saves = self._holds = False
+        self._lasting: set[str] = set()
 
     def before(self, view: RunView) -> str:
         """Return a first line with the run and its devices; later an empty text."""
@@ -136,15 +136,7 @@ class Notes:
 
     def after(self, view: RunView) -> str:
         """Return the lines that are due, to follow those of the ranks."""
-        notes = (
-            self._stopping,
-            self._saving,
-            self._held,
-            self._queue,
-            self._progress,
-            self._stall,
-            self._warnings,
-        )
+        notes = (self._stopping, self._waiting, self._queue, self._progress, self._stall, self._warnings)
         lines = [line for note in notes for line in note(view)]
         self._state = view.state
         return "".join(map(_line, lines))
@@ -154,23 +146,14 @@ class Notes:
             stopping = state_word(RunState.STOPPING, self._language).lower()
             yield f"{stopping} ({duration(view.elapsed)}) {self._reason(view)}".rstrip()
 
-    def _saving(self, view: RunView) -> Iterator[str]:
-        """Yield a line when ranks have saved for a second."""
-        running = [rank for rank in view.ranks if rank.state == "running" and not rank.held]
-        ranks = [rank.rank for rank in running if rank.exit]
-        if ranks and not self._saves:
-            self._saves = True
-            yield say(
-                "panel.save-lasts", self._language, ranks=rank_names(ranks, self._language), count=len(ranks)
-            )
-
-    def _held(self, view: RunView) -> Iterator[str]:
-        """Yield a line when a debugger begins to hold ranks."""
-        held = [rank.rank for rank in view.ranks if rank.held]
-        if held and not self._holds:
-            ranks = rank_names(held, self._language)
-            yield say("panel.looked-at", self._language, ranks=ranks, count=len(held))
-        self._holds = bool(held)
+    def _waiting(self, view: RunView) -> Iterator[str]:
+        """Yield a line when ranks have saved for a second, and one when a debugger begins to hold ranks."""
+        waiting = [rank for rank in view.ranks if rank.state == "running" and rank.exit]
+        for text, held in (("panel.save-lasts", False), ("panel.looked-at", True)):
+            ranks = [rank.rank for rank in waiting if rank.held == held]
+            if ranks and text not in self._lasting:
+                yield say(text, self._language, ranks=rank_names(ranks, self._language), count=len(ranks))
+            (self._lasting.add if ranks else self._lasting.discard)(text)
 
     def _queue(self, view: RunView) -> Iterator[str]:
         """Yield a line when the run waits, in a queue or for imports, for a new reason."""

@@ -138,8 +138,8 @@ class LiveCell:
     ``number`` counts the cells of the session. ``ranks`` are to execute it, ``gone`` had exited before.
     ``logs`` are the ranks that began it, and the bytes of their logs then; empty while it waits for the cell
     ``behind`` (0: for none). ``ended`` are the ends of the cell by rank, ``exits`` the ranks that exited,
-    ``held`` those that a debugger holds.
-    ``stalled``: nothing happens in its ranks. ``lost``: the session has ended.
+    ``held`` those that a debugger holds. ``stalled``: nothing happens in its ranks. ``lost``: the session has
+    ended.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class LiveCell:
         self.logs: dict[int, int] = {}
         self.ended: dict[int, CellEnded] = {}
         self.exits: dict[int, RankExited] = {}
-        self.held: dict[int, RankHeld] = {}
+        self.held: set[int] = set()
         self.stalled = False
         self.lost = False
         self._rest = b""
@@ -242,8 +242,7 @@ class LiveCell:
             case CellEnded(cell=number) if number == self._answer.cell:
                 self.ended[event.rank] = event
             case RankHeld():
-                self.held.pop(event.rank, None)
-                self.held |= {event.rank: event} if event.why else {}
+                (self.held.add if event.why else self.held.discard)(event.rank)
             case RankExited():
                 self.exits[event.rank] = event
             case Stalled():

@@ -127,8 +127,8 @@ def interrupt(run: Run, directory: RunDirectory, rank: int) -> Run | None:
 
 def debug(run: Run, directory: RunDirectory, ranks: list[int], command: str) -> dict[str, Any]:
     """Return ``Answers`` in openapi.yaml: those of held ranks to a command at their prompts."""
-    held = [rank for rank in held_ranks(directory, run) if rank in ranks]
-    answers = grouped(ask(directory, run, held, command, _STOPS_AGAIN))
+    prompts = {rank: prompt for rank, prompt in held_ranks(directory, run).items() if rank in ranks}
+    answers = grouped(ask(prompts, command, _STOPS_AGAIN))
     return {"answers": [{"ranks": rank_ranges(ranks), "text": text} for ranks, text in answers]}
 
 
@@ -424,10 +424,8 @@ class DebugHandler(Api):
         body = self.body("ranks", "command")
         ranks, command = body.get("ranks", []), body.get("command", "")
         numbers = isinstance(ranks, list) and not any(isinstance(rank, bool) for rank in ranks)
-        if not numbers or not all(rank in range(100_000) for rank in ranks):
-            raise web.HTTPError(400, "ranks is a list of numbers up to 99999")
-        if not isinstance(command, str):
-            raise web.HTTPError(400, "command is a text")
+        if not numbers or not all(rank in range(100_000) for rank in ranks) or not isinstance(command, str):
+            raise web.HTTPError(400, "ranks is a list of numbers up to 99999, and command a text")
         self.answer(await self.of_run(run_id, debug, ranks, command))
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Union
 
@@ -44,32 +43,23 @@ class InterruptRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileRequest:
-    """A request to record what the ranks do for some seconds, in files with this ``name``."""
-
-    name: str
-    seconds: float
-    ranks: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebugRequest:
-    """A request to hold these ranks where they are; with an ``expression``, for its value in each, under this
-    ``name`` (``store.held_ranks``)."""
+class RanksRequest:
+    """A request to these ranks: to record for some ``seconds`` what they do, or for the value of an
+    ``expression``, or else to stop for a debugger. Their answers have its ``name``."""
 
     ranks: tuple[int, ...]
-    expression: str = ""
     name: str = ""
+    seconds: float = 0.0
+    expression: str = ""
 
 
-Request = Union[StopRequest, StacksRequest, InterruptRequest, ProfileRequest, DebugRequest]
+Request = Union[StopRequest, StacksRequest, InterruptRequest, RanksRequest]
 _KINDS: dict[str, type[Request]]
 _KINDS = {
     "stop": StopRequest,
     "stacks": StacksRequest,
     "interrupt": InterruptRequest,
-    "profile": ProfileRequest,
-    "debug": DebugRequest,
+    "ranks": RanksRequest,
 }
 
 
@@ -109,16 +99,9 @@ def request_interrupt(run: RunDirectory, rank: int) -> None:
     _write(run, "interrupt", rank=rank)
 
 
-def request_profile(run: RunDirectory, request: ProfileRequest) -> None:
-    """Request a profile of ranks. Raises OSError."""
-    _write(run, "profile", **asdict(request))
-
-
-def request_debug(run: RunDirectory, ranks: Collection[int], expression: str = "") -> str:
-    """Request that ranks are held, or for the value of an expression; return its name. Raises OSError."""
-    name = os.urandom(8).hex()
-    _write(run, "debug", ranks=sorted(ranks), expression=expression, name=name)
-    return name
+def request_of_ranks(run: RunDirectory, request: RanksRequest) -> None:
+    """Write a request to ranks. Raises OSError."""
+    _write(run, "ranks", **asdict(request))
 
 
 def _write(run: RunDirectory, kind: str, **values: object) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import codeop
 import contextlib
-import selectors
+import os
 import socket
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from pathlib import Path
 
 from nbdist.model import RankHeld, Run
 from nbdist.model.decoding import MALFORMED, build
 from nbdist.sockets import connect_to
-from nbdist.store.control import request_debug, wake
+from nbdist.store.control import RanksRequest, request_of_ranks, wake
 from nbdist.store.journal import load_object
 from nbdist.store.paths import RankDirectory, RunDirectory
 
@@ -21,69 +20,61 @@ _LOOK = 0.01
 _LONGEST = 1 << 20  # bytes of an answer
 
 
-def read_held(files: RankDirectory, event: RankHeld) -> RankHeld:
-    """Return the event with what the rank has written about its hold."""
-    try:
-        return build(RankHeld, load_object(files.held) | {"time": event.time, "rank": event.rank})
-    except (OSError, *MALFORMED):
-        return replace(event, why="step")
+def read_held(files: RankDirectory, rank: int) -> RankHeld:
+    """Return what a rank has written about its hold; without ``why`` when it goes on."""
+    event = {"time": time.time(), "rank": rank}
+    with contextlib.suppress(OSError, *MALFORMED):
+        return build(RankHeld, load_object(files.held) | event)
+    return build(RankHeld, event)
 
 
-def held_ranks(directory: RunDirectory, run: Run) -> list[int]:
-    """Return the ranks whose prompts take commands."""
-    return [rank for rank in run.held if directory.rank(rank, run.attempt).debugger.exists()]
+def held_ranks(directory: RunDirectory, run: Run) -> dict[int, Path]:
+    """Return the sockets of the prompts that take commands, by rank."""
+    sockets = {rank: directory.rank(rank, run.attempt).debugger for rank in run.held}
+    return {rank: path for rank, path in sockets.items() if path.exists()}
 
 
-def ask(
-    directory: RunDirectory, run: Run, ranks: Iterable[int], text: str, patience: float | None = None
-) -> dict[int, str]:
+def ask(prompts: Mapping[int, Path], text: str, patience: float | None = None) -> dict[int, str]:
     """Send a command to the prompts of ranks; return the answers. A command that lets a program go on is
     answered at its next stop: those that take more than ``patience`` seconds are left out."""
-    received: dict[int, bytes] = {}
     answers: dict[int, str] = {}
-    until = None if patience is None else time.monotonic() + patience
-    with contextlib.ExitStack() as lines, selectors.DefaultSelector() as selector:
-        for rank in ranks:
+    lines: dict[int, socket.socket] = {}
+    deadline = None if patience is None else time.monotonic() + patience
+    with contextlib.ExitStack() as connections:
+        for rank, path in prompts.items():
             # it may have gone on
             with contextlib.suppress(OSError):
-                line = lines.enter_context(connect_to(directory.rank(rank, run.attempt).debugger))
+                line = connections.enter_context(connect_to(path))
                 line.sendall(f"{text}\n".encode("utf-8", "replace"))
                 line.shutdown(socket.SHUT_WR)
-                selector.register(line, selectors.EVENT_READ, (rank, line))
-        while selector.get_map() and (until is None or time.monotonic() < until):
-            for key, _ in selector.select(None if until is None else max(0.0, until - time.monotonic())):
-                rank, line = key.data
-                piece = b""
-                with contextlib.suppress(OSError):
-                    piece = line.recv(1 << 16)
-                received[rank] = received.get(rank, b"") + piece
-                if not piece or len(received[rank]) > _LONGEST:
-                    selector.unregister(line)
-                    answers[rank] = received[rank].decode("utf-8", "replace").rstrip("\n")
+                lines[rank] = line
+        for rank, line in lines.items():
+            line.settimeout(None if deadline is None else max(_LOOK, deadline - time.monotonic()))
+            with contextlib.suppress(OSError):
+                answers[rank] = line.makefile("rb").read(_LONGEST).decode("utf-8", "replace").rstrip("\n")
     return answers
+
+
+def live_ranks(run: Run) -> tuple[int, ...]:
+    """Return the ranks that have begun and not ended."""
+    return tuple(rank.rank for rank in run.ranks if rank.process is not None and not rank.state.terminal)
 
 
 def values(directory: RunDirectory, run: Run, expression: str, limit: float) -> dict[int, str]:
     """Return the value of an expression by rank, of those that answer in time. Raises OSError."""
-    ranks = [rank.rank for rank in run.ranks if rank.process is not None and not rank.state.terminal]
-    name = request_debug(directory, ranks, expression)
+    request = RanksRequest(ranks=live_ranks(run), name=os.urandom(8).hex(), expression=expression)
+    request_of_ranks(directory, request)
     wake(run)
-    answers: dict[int, str] = {}
     deadline = time.monotonic() + limit
-    while len(answers) < len(ranks) and time.monotonic() < deadline:
-        for rank in ranks:
-            if (text := _value(directory.rank(rank, run.attempt), name)) is not None:
-                answers[rank] = text
+    files = {rank: directory.rank(rank, run.attempt).value(request.name) for rank in request.ranks}
+    while not all(path.exists() for path in files.values()) and time.monotonic() < deadline:
         time.sleep(_LOOK)
+    answers = {}
+    for rank, path in files.items():
+        with contextlib.suppress(OSError):
+            answers[rank] = path.read_text("utf-8", "replace")
+            path.unlink()
     return answers
-
-
-def _value(files: RankDirectory, name: str) -> str | None:
-    """Return the answer of this name; None while there is none."""
-    with contextlib.suppress(OSError, *MALFORMED):
-        answer = load_object(files.value)
-        return str(answer["text"]) if answer["name"] == name else None
-    return None
 
 
 def grouped(answers: Mapping[int, str]) -> list[tuple[list[int], str]]:
@@ -92,11 +83,3 @@ def grouped(answers: Mapping[int, str]) -> list[tuple[list[int], str]]:
     for rank, text in sorted(answers.items()):
         groups.setdefault(text, []).append(rank)
     return [(ranks, text) for text, ranks in groups.items()]
-
-
-def is_incomplete(text: str) -> bool:
-    """Return whether more lines belong to a statement."""
-    try:
-        return codeop.compile_command(text, symbol="single") is None
-    except (SyntaxError, ValueError, OverflowError):
-        return False

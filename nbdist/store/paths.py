@@ -40,7 +40,6 @@ class RankDirectory:
     saving = PathBelow("saving")  # the line of a program on its way out (``worker.way_out``)
     held = PathBelow("held.json")  # what a debugger holds, and where (``worker.debugger``)
     debugger = PathBelow("pdb")  # the socket of a held rank, for the commands of debuggers
-    value = PathBelow("value.json")  # of the last expression that was asked for
     importing = PathBelow("importing")  # the framework that is being imported (``worker.framework_hooks``)
     metrics = PathBelow("metrics.jsonl")  # of ``nbdist.log``
     training = PathBelow("training.jsonl")  # the rank's batches and parameters (``worker.training_probe``)
@@ -56,6 +55,10 @@ class RankDirectory:
     def profile(self, name: str) -> Path:
         """Return the path of a trace on its way to that of all ranks (``worker.profiler``)."""
         return self.path / f"profile-{name}.json"
+
+    def value(self, name: str) -> Path:
+        """Return the path of the value of an expression on its way to who asked (``worker.debugger``)."""
+        return self.path / f"value-{name}"
 
     def cell_error(self, cell: int) -> Path:
         """Return the path of the exception that left a cell of a session."""

@@ -10,8 +10,8 @@ from nbdist.diagnosis.exits import rank_names
 from nbdist.errors import UsageMistake
 from nbdist.panel.debug_prompt import DebugPrompt
 from nbdist.runner import RunHandle
-from nbdist.store.control import request_debug, wake
-from nbdist.store.held_ranks import grouped, held_ranks, values
+from nbdist.store.control import RanksRequest, request_of_ranks, wake
+from nbdist.store.held_ranks import grouped, held_ranks, live_ranks, values
 from nbdist.text import say
 from nbdist.verbs.verb import Frontend
 
@@ -24,14 +24,13 @@ def debug(frontend: Frontend, *, run: str | None, rank: int | None, pause: bool)
     handle = runner.attach(run)
     directory, now = handle.directory, handle.run
     if pause:
-        live = {each.rank for each in now.ranks if each.process is not None and not each.state.terminal}
-        wanted = live if rank is None else {rank} & live
-        request_debug(directory, wanted)
+        wanted = tuple(each for each in live_ranks(now) if rank in (each, None))
+        request_of_ranks(directory, RanksRequest(ranks=wanted))
         wake(now)
         deadline = time.monotonic() + _STOPS
-        while not wanted <= {*held_ranks(directory, handle.run)} and time.monotonic() < deadline:
+        while (late := {*wanted} - {*held_ranks(directory, handle.run)}) and time.monotonic() < deadline:
             time.sleep(0.02)
-        if late := wanted - {*held_ranks(directory, handle.run)}:
+        if late:
             frontend.say(_late(handle, late))
     if not held_ranks(directory, handle.run):
         command = f"{frontend.prefix}debug"
@@ -41,13 +40,13 @@ def debug(frontend: Frontend, *, run: str | None, rank: int | None, pause: bool)
 
 def evaluate(_: Frontend, *, expression: str | None, run: str | None) -> list[str]:
     """Return the value of an expression in the ranks, by lines. Raises UnknownRun and UsageMistake."""
-    if expression is None:
+    if not expression:
         raise UsageMistake('there is no expression: write  %dist_eval "loss.item()"')
     handle, language = runner.attach(run), config.language()
     answers = values(handle.directory, handle.run, expression, _ANSWERS)
     lines = [f"{rank_names(ranks, language)}: {text}" for ranks, text in grouped(answers)]
-    live = {rank.rank for rank in handle.run.ranks if not rank.state.terminal}
-    return [*lines, *([_late(handle, late)] if (late := live - answers.keys()) else [])]
+    late = {*live_ranks(handle.run)} - answers.keys()
+    return [*lines, _late(handle, late)] if late else lines
 
 
 def _late(handle: RunHandle, ranks: Collection[int]) -> str:

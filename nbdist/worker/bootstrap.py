@@ -100,7 +100,7 @@ def run(channel: Channel, order: Order, begin: Callable[[], None] = lambda: None
         raise
     finally:
         main_thread.over = True
-        leave_debugger()
+        stack_answers.call_used("debugger", "leave")
     _finish(channel, order)
 
 
@@ -108,12 +108,6 @@ def hold_after(error: BaseException) -> None:
     """Let a debugger hold a rank that has raised, where the run is for that."""
     if os.environ.get(HOLDS) == "errors":
         _late("debugger", "post_mortem")(error, strip(error.__traceback__))
-
-
-def leave_debugger() -> None:
-    """Stop nowhere behind the program."""
-    if (debugger := sys.modules.get("nbdist.worker.debugger")) is not None:
-        debugger.leave()
 
 
 def _keep_at_end(order: Order, module: ModuleType) -> None:
@@ -163,7 +157,7 @@ def _change_libraries() -> None:
 
 
 def _finish(channel: Channel, order: Order) -> None:
-    stack_answers.tell_steps("write")
+    stack_answers.call_used("step_hooks", "write")
     stack_answers.tell_history_at_the_end(os.path.dirname(order.error_file))
     channel.say(FINISHED if has_joined() else FINISHED_ALONE)
 

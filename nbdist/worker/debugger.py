@@ -7,7 +7,7 @@ terminal may all ask, and one that goes leaves nothing behind. A file tells the 
 
 from __future__ import annotations
 
-import ast
+import ctypes
 import functools
 import json
 import linecache
@@ -22,7 +22,7 @@ from nbdist.sockets import is_own, listen_at
 from nbdist.worker import main_thread
 from nbdist.worker.files import put, remove
 from nbdist.worker.operands import conditions, is_library, operands
-from nbdist.worker.order import HELD, HOLDS, QUIT, RELEASED, Channel
+from nbdist.worker.order import HELD, HOLDS, QUIT, Channel, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ _IN_CHILD = "breakpoint() in {}: a debugger holds the rank alone, so read the da
 class _Prompt(pdb.Pdb):
     """pdb at the rank's socket, which it reads and writes as its files. One serves all holds."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self) -> None:
+        directory = os.environ["NBDIST_RANK_DIR"]
         self._path, self._file = (os.path.join(directory, name) for name in ("pdb", "held.json"))
         self._listener: socket.socket | None = None
         self._client: socket.socket | None = None
         self._busy = False  # with a command, of which it may read more lines
         self._goes_on = False
-        self._inner: FrameType | None = None
-        self._about: dict[str, Any] = {}
+        self._about: dict[str, str] = {}
         self._channel = Channel()
         files: Any = self
         super().__init__(stdin=files, stdout=files, nosigint=True, readrc=False, skip=["nbdist.*"])
@@ -60,11 +60,9 @@ class _Prompt(pdb.Pdb):
         self.reset()
         self._about, outer = about, frame
         while outer is not None:
-            if not _is_ours(outer):
-                outer.f_trace = self.trace_dispatch
+            outer.f_trace = self.trace_dispatch
             self.botframe, outer = outer, outer.f_back
         self.interaction(frame, trace)
-        _keep_changes(self._inner)
         if frame is not None and (self.breaks or not self._goes_on):
             # no call may follow: it would be traced
             sys.settrace(self.trace_dispatch)
@@ -84,59 +82,59 @@ class _Prompt(pdb.Pdb):
             self._listener, self._about = None, {"why": "step"}
             remove(self._path)
             remove(self._file)
-            self._channel.say(RELEASED)
+            self._channel.say(HELD)
             if self._goes_on or trace is not None:
                 self.answer()
 
     def get_stack(self, frame: Any, trace: Any) -> Any:
-        """Return the stack from the program on."""
+        """Return the stack from the program on, and the place of the innermost frame that is no library's."""
         stack, at = super().get_stack(frame, trace)
-        own = [not is_library(each.f_code.co_filename) for each, _ in stack]
-        first = own.index(True) if True in own else 0
-        return stack[first:], max(0, at - first)
+        own = [at for at, (each, _) in enumerate(stack) if not is_library(each.f_code.co_filename)] or [at]
+        return stack[own[0] :], own[-1] - own[0]
 
     def setup(self, frame: Any, trace: Any) -> Any:
-        """Stand in the innermost frame that is no library's, and say what is held."""
+        """Say what is held."""
         nothing = super().setup(frame, trace)
-        own = (at for at, (each, _) in enumerate(self.stack) if not is_library(each.f_code.co_filename))
-        self.curindex = max((at for at in own if at <= self.curindex), default=self.curindex)
-        self._inner, line = self.curframe, _ = self.stack[self.curindex]
-        if sys.version_info < (3, 13):
-            self.curframe_locals = self.curframe.f_locals
-        code = self.curframe.f_code
-        values = operands(trace) if trace is not None else conditions(self.curframe)
-        about = self._about | {
-            "file": code.co_filename,
+        at, line = self.stack[self.curindex]
+        file = at.f_code.co_filename
+        values = operands(trace) if trace is not None else conditions(at)
+        about = {
+            "file": file,
             "line": line,
-            "function": code.co_name,
-            "source": linecache.getline(code.co_filename, line).strip()[:_LONGEST],
+            "what": linecache.getline(file, line).strip()[:_LONGEST],
             "values": [f"{name} = {value}"[:_LONGEST] for _, _, name, value in values[:_MOST]],
         }
         with suppress(OSError):
-            put(self._file, json.dumps(about).encode())
+            put(self._file, json.dumps(about | self._about).encode())
         self._channel.say(HELD)
         return nothing
+
+    def forget(self) -> None:
+        """Give a function the values that were assigned to its variables; from Python 3.13 on it has them."""
+        if sys.version_info < (3, 13) and (frame := getattr(self, "curframe", None)) is not None:
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+        super().forget()
 
     def readline(self) -> str:
         """Wait for a command; return an empty text when none has come in time."""
         if self._busy:
             return "\n"  # a block is over: all its lines came at once
+        assert self._listener is not None, "a prompt is open"
+        self._listener.settimeout(_LOOK)
         until = time.monotonic() + _PATIENCE
-        while True:
+        while time.monotonic() < until:
             self.answer()
             if main_thread.obeyed:
                 raise KeyboardInterrupt
-            if (left := until - time.monotonic()) <= 0 or self._listener is None:
-                return ""
-            self._listener.settimeout(min(left, _LOOK))
             with suppress(OSError, ValueError):
                 self._client, _ = self._listener.accept()
                 self._client.settimeout(_SLOW)
                 if is_own(self._client):
-                    text = _received(self._client).decode()
+                    text = self._client.makefile("rb").read().decode()
                     if not text.startswith("\t"):
                         return text
                     self.write("\n".join(self._completions(text[1:].rstrip("\n"))))
+        return ""
 
     def write(self, text: str) -> None:
         try:
@@ -185,7 +183,7 @@ class _Prompt(pdb.Pdb):
         self.error("a rank has no keyboard to interact with: type lines here, also several at once")
 
     do_q = do_exit = do_quit
-    do_run = do_restart = do_interact
+    do_commands = do_run = do_restart = do_interact
 
     def _completions(self, text: str) -> list[str]:
         word = text.rpartition(" ")[2]
@@ -193,25 +191,7 @@ class _Prompt(pdb.Pdb):
         return [*(self.completenames(text) if word == text else ()), *names]
 
 
-@functools.cache
-def _prompt() -> _Prompt:
-    return _Prompt(os.environ["NBDIST_RANK_DIR"])
-
-
-def _received(client: socket.socket) -> bytes:
-    return b"".join(iter(lambda: client.recv(1 << 16), b""))
-
-
-def _keep_changes(frame: FrameType | None) -> None:
-    """Give a function the values that were assigned to its variables; from Python 3.13 on it has them."""
-    if sys.version_info < (3, 13) and frame is not None:
-        import ctypes
-
-        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith("nbdist.")
+_prompt = functools.cache(_Prompt)
 
 
 def stop(*_: object, **__: object) -> None:
@@ -222,47 +202,43 @@ def stop(*_: object, **__: object) -> None:
         raise RuntimeError(_IN_CHILD.format(name))
     if os.environ.get(HOLDS) == "nothing":
         raise RuntimeError(_REFUSED)
-    frame: Any = sys._getframe(1)
-    while _is_ours(frame):
+    # behind the hook
+    _prompt().hold(sys._getframe(2), why="breakpoint")
+
+
+def perform(task: Task, frame: FrameType) -> None:
+    """Write the value of an expression, or hold the program where it is."""
+    if not task.expression:
+        _prompt().hold(frame, why="pause")
+        return
+    path = os.path.join(os.environ["NBDIST_RANK_DIR"], f"value-{task.name}")
+    with suppress(OSError):
+        put(path, _value(task.expression.strip(), frame).encode("utf-8", "replace"))
+
+
+def _value(expression: str, frame: FrameType | None) -> str:
+    """Return the value of an expression in the innermost frame of the program that has its names."""
+    while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
-    _prompt().hold(frame, why="breakpoint")
-
-
-def pause(frame: FrameType) -> None:
-    """Hold the program where it is."""
-    _prompt().hold(frame, why="pause")
+    main = sys.modules["__main__"].__dict__
+    around = (main, main) if frame is None else (frame.f_globals, frame.f_locals)
+    try:
+        return repr(eval(expression, *around))
+    except Exception as error:  # noqa: BLE001 - whatever the expression raises
+        if isinstance(error, NameError) and frame is not None:
+            return _value(expression, frame.f_back)
+        return f"*** {type(error).__name__}: {error}"
 
 
 def post_mortem(error: BaseException, trace: TracebackType | None) -> None:
     """Hold a rank whose program raised."""
     if isinstance(error, Exception):
+        what = f"{type(error).__name__}: {error}"[:_LONGEST].rstrip(": ")
         with suppress(KeyboardInterrupt):
-            _prompt().hold(
-                None, trace, why="error", text=f"{type(error).__name__}: {error}"[:_LONGEST].rstrip(": ")
-            )
+            _prompt().hold(None, trace, why="error", what=what)
 
 
 def leave() -> None:
     """Stop nowhere behind the program's last line, and answer a client that waits for that."""
     sys.settrace(None)
     _prompt().answer()
-
-
-def evaluate(expression: str, frame: FrameType | None) -> str:
-    """Return the value of an expression in the innermost frame of the program that has all its names."""
-    try:
-        tree = ast.parse(expression.strip(), "<expression>", "eval")
-        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-        made = {name.id for name in names if isinstance(name.ctx, ast.Store)}
-        while frame is not None and not _has_names(frame, {name.id for name in names} - made):
-            frame = frame.f_back
-        main = sys.modules["__main__"].__dict__
-        around = (main, main) if frame is None else (frame.f_globals, frame.f_locals)
-        return repr(eval(compile(tree, "<expression>", "eval"), *around))
-    except Exception as error:  # noqa: BLE001 - whatever the expression raises
-        return f"*** {type(error).__name__}: {error}"
-
-
-def _has_names(frame: FrameType, names: set[str]) -> bool:
-    known = {*frame.f_locals, *frame.f_globals, *frame.f_builtins}
-    return names <= known and not is_library(frame.f_code.co_filename)

@@ -105,9 +105,8 @@ def wait_for_debugger(module: ModuleType) -> None:
     """Let ranks wait in a process group for one that a debugger holds, unless the program says how long."""
     from datetime import timedelta
 
-    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
-        if hasattr(module, name):
-            setattr(module, name, timedelta(days=1))
+    day = timedelta(days=1)
+    vars(module).update(default_pg_timeout=day, default_pg_nccl_timeout=day)
 
 
 # torch's DDP drops the last reference to its process group as its Reducer is freed, and holds the GIL. The

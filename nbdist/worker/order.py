@@ -53,11 +53,9 @@ TERMINATE = b"T"  # call the program's own handler of SIGTERM, or interrupt it w
 PAUSE = b"P"  # let the next call of ``nbdist.should_stop`` wait, and write the number of those begun
 LEAVE = b"V"  # let it return True from a call on; a ``Leave`` follows
 SIGNALLED = b"M"  # SIGTERM has been sent: say when the program's own handler has run (``worker.way_out``)
-PROFILE = b"O"  # record what the program does; a ``Recording`` follows
+TASK = b"O"  # record a profile, evaluate an expression, or stop for a debugger; a ``Task`` follows
 CELL = b"X"  # to a rank of a session: execute the ``Cell`` that follows
 END = b"Q"  # there will be no more cells
-HOLD = b"B"  # let a debugger hold the program where it is (``worker.debugger``)
-EVALUATE = b"Y"  # write the value of an expression; a ``Question`` follows
 
 # From the rank:
 FINISHED = b"F"
@@ -77,8 +75,7 @@ WELL = b"o"  # it has executed the cell
 RAISED = b"x"  # the cell has raised
 GROUPED = b"g"  # before one of these two: it is in a process group
 BROKEN = b"b"  # the process group has raised, and may be broken
-HELD = b"h"  # a debugger holds its program
-RELEASED = b"u"  # the program goes on
+HELD = b"h"  # a debugger holds its program, or no longer (``RankDirectory.held``)
 QUIT = b"q"  # the user of the debugger ends the run
 REJOINED = b"j"  # it has left its process group, and meets the others at the port of the cell
 
@@ -133,11 +130,12 @@ class Leave(_Message):
     call: int
 
 
-class Recording(_Message):
-    """After PROFILE: the name of the profile, and how many seconds it takes."""
+class Task(_Message):
+    """After TASK: the fields of ``store.control.RanksRequest``."""
 
     name: str
     seconds: float
+    expression: str
 
 
 class Cell(_Message):
@@ -151,13 +149,6 @@ class Cell(_Message):
     inputs: str = ""
     pull: list[str]
     rejoin: str = ""
-
-
-class Question(_Message):
-    """After EVALUATE: an expression, and the ``name`` that its answer repeats."""
-
-    name: str
-    expression: str
 
 
 class Preload(_Message):

@@ -17,14 +17,7 @@ from _queue import SimpleQueue
 from importlib import import_module
 
 from nbdist.worker import error_report, main_thread, stack_answers
-from nbdist.worker.bootstrap import (
-    hold_after,
-    leave_debugger,
-    show_open_figures,
-    split_last,
-    strip,
-    take_out,
-)
+from nbdist.worker.bootstrap import hold_after, show_open_figures, split_last, strip, take_out
 from nbdist.worker.display import display
 from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.main_thread import signal
@@ -78,14 +71,13 @@ def _executed(cell: Cell) -> BaseException | None:
     try:
         try:
             main_thread.over = False
-            try:
-                _execute(cell, namespace)
-            except Exception as error:
-                hold_after(error)
-                raise
+            _execute(cell, namespace)
+        except Exception as error:
+            hold_after(error)
+            raise
         finally:
             main_thread.over = True
-            leave_debugger()
+            stack_answers.call_used("debugger", "leave")
     except BaseException as raised:  # noqa: BLE001 - SystemExit, too, ends the cell alone
         # an interrupt may have raised in the ``finally`` above
         main_thread.over = True
@@ -103,7 +95,7 @@ def _execute(cell: Cell, namespace: dict[str, Any]) -> None:
     with open(cell.path, "rb") as file:
         text = file.read()
     body, last = _compiled(text, cell.path)
-    stack_answers.tell_steps("pause")
+    stack_answers.call_used("step_hooks", "pause")
     _evaluated(body, namespace)
     if last is not None and (value := _evaluated(last, namespace)) is not None:
         display(value)

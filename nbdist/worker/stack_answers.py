@@ -27,21 +27,18 @@ from nbdist.worker.order import (
     CHANNEL,
     COLLECTIVES,
     END,
-    EVALUATE,
     FREE,
-    HOLD,
     INTERRUPT,
     LEAVE,
     NUMBERS,
     PAUSE,
     PAUSED,
-    PROFILE,
     SIGNALLED,
+    TASK,
     TERMINATE,
     Channel,
     Leave,
-    Question,
-    Recording,
+    Task,
 )
 
 TYPE_CHECKING = False
@@ -149,9 +146,10 @@ def tell_history_at_the_end(directory: str) -> None:
         return
 
 
-def tell_steps(what: str) -> None:
-    """Call a function of ``step_hooks``, which are there once the program has imported torch or paddle."""
-    if (call := getattr(sys.modules.get("nbdist.worker.step_hooks"), what, None)) is not None:
+def call_used(module: str, name: str) -> None:
+    """Call a function of a module of this package, if the program has needed that: ``step_hooks`` once it has
+    imported torch or paddle, ``debugger`` once it was held."""
+    if (call := getattr(sys.modules.get(f"nbdist.worker.{module}"), name, None)) is not None:
         call()
 
 
@@ -278,7 +276,6 @@ class _Listener:
         self._answer = os.path.join(directory, "collectives")
         self._waits = os.path.join(directory, "waits")
         self._calls = os.path.join(directory, "calls")
-        self._value = os.path.join(directory, "value.json")
         self._main = _thread.get_ident()
         self._main_stat = f"/proc/self/task/{_thread.get_native_id()}/stat"
         # the program may close it, and open another file under its number
@@ -311,10 +308,9 @@ class _Listener:
                     self._tell_collectives(names=word == COLLECTIVES)
                 elif word in (PAUSE, LEAVE):
                     self._reach_limit(word)
-                elif word == PROFILE:
-                    self._record()
-                elif word in (HOLD, EVALUATE):
-                    self._ask_main_thread(word)
+                elif word == TASK:
+                    task = Task.receive()
+                    (self._record if task.seconds else self._ask_main_thread)(task)
                 elif word in (CELL, END) and on_cell is not None:
                     # an interrupt of the cell before is over
                     self._freeing = self._way_out = main_thread.on_beat = None
@@ -330,7 +326,7 @@ class _Listener:
                 self._rounds += 1
                 if idle or self._rounds % _CHECKS == 0:
                     _keep_handler(self._file)
-                    tell_steps("write")
+                    call_used("step_hooks", "write")
                 if not alone:
                     rests = False
                     self._look()
@@ -345,28 +341,18 @@ class _Listener:
             put(self._calls, b"%d" % limit.pause())
         Channel().say(PAUSED)
 
-    def _record(self) -> None:
+    def _record(self, task: Task) -> None:
         with import_lock:
             from nbdist.worker.profiler import record  # most runs need none
-        asked = Recording.receive()
         directory = os.path.dirname(self._answer)
         with suppress(RuntimeError):  # no room for another thread
-            _thread.start_new_thread(record, (directory, asked.name, asked.seconds))
+            _thread.start_new_thread(record, (directory, task.name, task.seconds))
 
-    def _ask_main_thread(self, word: bytes) -> None:
-        """Let the main thread hold the program, or evaluate an expression, once it executes Python."""
+    def _ask_main_thread(self, task: Task) -> None:
+        """Let the main thread evaluate an expression, or stop for a debugger, once it executes Python."""
         with import_lock:
             from nbdist.worker import debugger  # most runs need none
-        if word == HOLD:
-            main_thread.requests.append(debugger.pause)
-        else:
-            question = Question.receive()
-
-            def answer(frame: FrameType) -> None:
-                value = debugger.evaluate(question.expression, frame)
-                self._put(self._value, {"name": question.name, "text": value})
-
-            main_thread.requests.append(answer)
+        main_thread.requests.append(lambda frame: debugger.perform(task, frame))
         _thread.interrupt_main(main_thread.BEAT)  # type: ignore[arg-type]  # it has no name of its own
         time.sleep(_SLEEPS)
         # not in native code that waits for others, which the signal might break

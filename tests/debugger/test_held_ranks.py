@@ -10,7 +10,7 @@ import pytest
 
 from nbdist import runner
 from nbdist.store import held_ranks as prompts
-from nbdist.store.control import request_debug
+from nbdist.store.control import RanksRequest, request_of_ranks
 from nbdist.store.held_ranks import grouped, held_ranks, values
 from tests.conftest import RunCell
 from tests.programs import until
@@ -22,11 +22,12 @@ _LIMIT = 20.0
 
 def held(handle: runner.RunHandle, *ranks: int) -> None:
     """Wait until exactly these ranks are held."""
-    until(lambda: held_ranks(handle.directory, handle.run) == list(ranks))
+    until(lambda: list(held_ranks(handle.directory, handle.run)) == list(ranks))
 
 
 def ask(handle: runner.RunHandle, text: str, *ranks: int) -> dict[int, str]:
-    return prompts.ask(handle.directory, handle.run, ranks, text, _LIMIT)
+    sockets = held_ranks(handle.directory, handle.run)
+    return prompts.ask({rank: sockets[rank] for rank in ranks}, text, _LIMIT)
 
 
 _STEPS = """
@@ -48,7 +49,7 @@ def test_a_breakpoint_holds_each_rank_until_it_goes_on(start_cell: RunCell) -> N
     handle = start_cell("-n 2 --timeout 3s --hang-after 1s", _STEPS)
     held(handle, 0, 1)
     place = handle.run.held[1]
-    assert (place.why, place.line, place.function, place.source) == ("breakpoint", 7, "step", "breakpoint()")
+    assert (place.why, place.line, place.what) == ("breakpoint", 7, "breakpoint()")
     assert "number = 3" in place.values
 
     answers = ask(handle, "p loss, rank", 0, 1)
@@ -76,7 +77,7 @@ def test_a_rank_that_raises_is_looked_at_and_then_fails(start_cell: RunCell) -> 
     )
     held(handle, 1)
     place = handle.run.held[1]
-    assert (place.why, place.line, place.text) == ("error", 4, "ZeroDivisionError: division by zero")
+    assert (place.why, place.line, place.what) == ("error", 4, "ZeroDivisionError: division by zero")
     assert ask(handle, "p x * 2", 1) == {1: "10"}
 
     ask(handle, "c", 1)
@@ -112,7 +113,7 @@ def test_ranks_are_paused_where_they_are_and_asked_without_a_stop(start_cell: Ru
     until(lambda: values(handle.directory, handle.run, "n > 3", 1.0) == {0: "True", 1: "True"})
     assert handle.run.held == {}
 
-    request_debug(handle.directory, [0, 1])
+    request_of_ranks(handle.directory, RanksRequest(ranks=(0, 1)))
     held(handle, 0, 1)
     before = ask(handle, "p n", 0, 1)
     time.sleep(0.1)
@@ -123,7 +124,7 @@ def test_ranks_are_paused_where_they_are_and_asked_without_a_stop(start_cell: Ru
     ask(handle, "end = True", 0)
     ask(handle, "cl 1", 0)
     ask(handle, "c", 0)
-    request_debug(handle.directory, [1])
+    request_of_ranks(handle.directory, RanksRequest(ranks=(1,)))
     held(handle, 1)
     ask(handle, "globals()['end'] = True", 1)
     ask(handle, "c", 1)

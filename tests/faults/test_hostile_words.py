@@ -37,7 +37,7 @@ from nbdist.launch.machines.link import BadMessage, Link, LinkClosed, WrongKey, 
 from nbdist.launch.rank_process import RankProcess
 from nbdist.launch.run_policy import RunPolicy
 from nbdist.launch.stalls.stack_taker import RankContact, find
-from nbdist.model import ProcessId, RankHeld, Reason, Rendezvous, decode_event, encode_event
+from nbdist.model import ProcessId, Reason, Rendezvous, decode_event, encode_event
 from nbdist.model.sweep import Sweep
 from nbdist.options.recorded import first_line, program_words
 from nbdist.runner.pruning import _Sizes
@@ -46,7 +46,7 @@ from nbdist.server.socket import read_request
 from nbdist.sockets import connect_to, listen_at
 from nbdist.store import RunDirectory, RunStore, read_events
 from nbdist.store.control import ask_sweep_to_end, request_stop, take_requests
-from nbdist.store.held_ranks import _value, read_held
+from nbdist.store.held_ranks import read_held
 from nbdist.store.journal import load_object, read_object
 from nbdist.store.marks import read_marks
 from nbdist.store.metrics import points_of, read_hparams
@@ -242,15 +242,13 @@ def _(folder: Path) -> Iterator[Take]:
         listener.close()
 
 
-HELD = {"why": "error", "file": "cell.py", "line": 2, "function": "f", "source": "x", "values": ["x = 1"]}
+HELD = {"why": "error", "file": "cell.py", "line": 2, "what": "x", "values": ["x = 1"]}
 
 
-@reads("store/held_ranks:read_held", "store/held_ranks:_value", sample=HELD | {"name": "a", "text": "1"})
+@reads("store/held_ranks:read_held", sample=HELD)
 def _(folder: Path) -> Iterator[Take]:
-    files, event = RunDirectory(folder).rank(0), RankHeld(time=CREATED, rank=0)
-    held = in_file(files.held, lambda: encode_event(read_held(files, event)))
-    value = in_file(files.value, lambda: _value(files, "a"))
-    yield lambda word: (held(word), value(word))
+    files = RunDirectory(folder).rank(0)
+    yield in_file(files.held, lambda: encode_event(read_held(files, 0)))
 
 
 @reads(
@@ -744,8 +742,6 @@ ELSEWHERE = {
     "doctor/installed:ask_framework",
     "engines/ray_driver:Node.supervise",
     "launch/lifetime:Wakeup.received",
-    "store/held_ranks:ask",
-    "worker/debugger:_received",
     "launch/meters:GpuProbe.loads",
     "launch/meters:Meters._measure",
     "warm/standby:_assigned_run.find",

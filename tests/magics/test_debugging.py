@@ -22,7 +22,7 @@ def held_run(kernel: Kernel) -> RunDirectory:
     """Wait until both ranks of the latest run are held; return it."""
     until(lambda: RunStore(kernel.home).directories())
     directory = RunStore(kernel.home).directories()[0]
-    until(lambda: (run := snapshot(directory)) and held_ranks(directory, run) == [0, 1])
+    until(lambda: (run := snapshot(directory)) and [*held_ranks(directory, run)] == [0, 1])
     return directory
 
 
@@ -44,7 +44,7 @@ def test_a_prompt_goes_with_what_it_asks_about(used_kernel: Kernel) -> None:
     used_kernel.client.get_stdin_msg(timeout=_LIMIT)
     directory = held_run(used_kernel)
 
-    ask(directory, snapshot(directory), [0, 1], "c")
+    ask(held_ranks(directory, snapshot(directory)), "c")
 
     assert used_kernel.collect(cell).status == "ok"
     # and takes no line of another cell
