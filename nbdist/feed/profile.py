@@ -140,7 +140,7 @@ def main(arguments: Sequence[str]) -> int:
         request_of_ranks(directory, RanksRequest(name=name, seconds=seconds, ranks=ranks))
         wake(run)
     limit = time.monotonic() + seconds + _PATIENCE if seconds else float("inf")
-    files = {rank: directory.rank(rank, run.attempt).profile(name) for rank in ranks}
+    files = {rank: directory.rank(rank, run.attempt).answer(name) for rank in ranks}
     while not all(path.exists() for path in files.values()) and time.monotonic() < limit:
         time.sleep(0.05)
         if (run := look(directory)) is None or run.state.terminal:

@@ -179,9 +179,8 @@ class Attempt:
     def pass_to_ranks(self, request: RanksRequest) -> None:
         """Let the threads of these ranks do what is requested of their programs."""
         task = order.Task(name=request.name, seconds=request.seconds, expression=request.expression)
-        for rank in self._ranks.keys() & set(request.ranks):
-            if not self._policy.run.ranks[rank].state.terminal:
-                self._ask(rank, order.TASK + task.encode())
+        for rank in request.ranks:
+            self._ask(rank, order.TASK + task.encode())
 
     def came_back(self, rank: int) -> None:
         """Await no more answer from a rank that was interrupted or freed."""

@@ -66,7 +66,7 @@ def values(directory: RunDirectory, run: Run, expression: str, limit: float) -> 
     request_of_ranks(directory, request)
     wake(run)
     deadline = time.monotonic() + limit
-    files = {rank: directory.rank(rank, run.attempt).value(request.name) for rank in request.ranks}
+    files = {rank: directory.rank(rank, run.attempt).answer(request.name) for rank in request.ranks}
     while not all(path.exists() for path in files.values()) and time.monotonic() < deadline:
         time.sleep(_LOOK)
     answers = {}

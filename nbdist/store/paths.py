@@ -52,13 +52,9 @@ class RankDirectory:
     history = PathBelow("history")  # calls in each process group at the last request or failure
     waits = PathBelow("waits")  # the rank's share of time in waits for others (``worker.stack_answers``)
 
-    def profile(self, name: str) -> Path:
-        """Return the path of a trace on its way to that of all ranks (``worker.profiler``)."""
-        return self.path / f"profile-{name}.json"
-
-    def value(self, name: str) -> Path:
-        """Return the path of the value of an expression on its way to who asked (``worker.debugger``)."""
-        return self.path / f"value-{name}"
+    def answer(self, name: str) -> Path:
+        """Return the path of a trace or a value until it is read (``worker.profiler``, ``debugger``)."""
+        return self.path / f"answer-{name}"
 
     def cell_error(self, cell: int) -> Path:
         """Return the path of the exception that left a cell of a session."""

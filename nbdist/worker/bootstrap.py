@@ -112,7 +112,7 @@ def hold_after(error: BaseException) -> None:
 
 def _keep_at_end(order: Order, module: ModuleType) -> None:
     """Show the open figures, and store the variables that the notebook asked for."""
-    show_open_figures()
+    stack_answers.call_used("figures", "show")
     if order.pull:
         from nbdist.worker.result_files import keep_variables
 
@@ -209,12 +209,6 @@ def show_outputs() -> None:
         # not by MPLBACKEND, which processes of the program inherit, and they may not find nbdist
         backend = {"backend": "module://nbdist.worker.figures"}
         after_import("matplotlib", lambda matplotlib: matplotlib.rcParams.update(backend))
-
-
-def show_open_figures() -> None:
-    """Show the figures that the program has drawn and not shown, as a notebook does when a cell ends."""
-    if (figures := sys.modules.get("nbdist.worker.figures")) is not None:
-        figures.show()
 
 
 def _whole_line_print(

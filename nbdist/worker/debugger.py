@@ -46,7 +46,6 @@ class _Prompt(pdb.Pdb):
         self._listener: socket.socket | None = None
         self._client: socket.socket | None = None
         self._busy = False  # with a command, of which it may read more lines
-        self._goes_on = False
         self._about: dict[str, str] = {}
         self._channel = Channel()
         files: Any = self
@@ -71,7 +70,6 @@ class _Prompt(pdb.Pdb):
         if main_thread.over or main_thread.obeyed:
             self.set_continue()
             return
-        self._goes_on = False
         self._listener = listen_at(self._path)
         try:
             super().interaction(frame, trace, *more)
@@ -83,8 +81,13 @@ class _Prompt(pdb.Pdb):
             remove(self._path)
             remove(self._file)
             self._channel.say(HELD)
-            if self._goes_on or trace is not None:
+            if self._goes_on:
                 self.answer()
+
+    @property
+    def _goes_on(self) -> bool:
+        """Return whether the last command was to stop at breakpoints alone."""
+        return self.stoplineno == -1
 
     def get_stack(self, frame: Any, trace: Any) -> Any:
         """Return the stack from the program on, and the place of the innermost frame that is no library's."""
@@ -116,7 +119,7 @@ class _Prompt(pdb.Pdb):
         super().forget()
 
     def readline(self) -> str:
-        """Wait for a command; return an empty text when none has come in time."""
+        """Wait for a command; return "continue" when none has come in time."""
         if self._busy:
             return "\n"  # a block is over: all its lines came at once
         assert self._listener is not None, "a prompt is open"
@@ -131,17 +134,17 @@ class _Prompt(pdb.Pdb):
                 self._client.settimeout(_SLOW)
                 if is_own(self._client):
                     text = self._client.makefile("rb").read().decode()
-                    if not text.startswith("\t"):
+                    if text.startswith("\t"):
+                        self.write("\n".join(self._completions(text[1:].rstrip("\n"))))
+                    elif text:
                         return text
-                    self.write("\n".join(self._completions(text[1:].rstrip("\n"))))
-        return ""
+        return "continue\n"
 
     def write(self, text: str) -> None:
-        try:
+        # the client may have gone
+        with suppress(OSError):
             if self._client is not None:
                 self._client.sendall(text.encode("utf-8", "replace"))
-        except OSError:
-            self.answer()  # it has gone
 
     def flush(self) -> None:
         """Do nothing: nothing is kept back."""
@@ -159,25 +162,16 @@ class _Prompt(pdb.Pdb):
         finally:
             self._busy = False
 
-    def set_continue(self) -> None:
-        self._goes_on = True
-        super().set_continue()
-
     def _cmdloop(self) -> None:
         self.cmdloop()  # pdb's own one keeps KeyboardInterrupt, by which a run ends
 
     def do_quit(self, arg: str) -> bool | None:
         """End the run, in order; a rank that has raised fails."""
         if self._about["why"] == "error":
-            return self.do_EOF(arg)
+            return self.do_continue(arg)
         self.message("the run ends")
         self._channel.say(QUIT)
         return None
-
-    def do_EOF(self, arg: str) -> bool | None:  # noqa: N802 - pdb's name
-        """Go on: no command has come in time."""
-        self.set_continue()
-        return True
 
     def do_interact(self, arg: str) -> None:
         self.error("a rank has no keyboard to interact with: type lines here, also several at once")
@@ -211,7 +205,7 @@ def perform(task: Task, frame: FrameType) -> None:
     if not task.expression:
         _prompt().hold(frame, why="pause")
         return
-    path = os.path.join(os.environ["NBDIST_RANK_DIR"], f"value-{task.name}")
+    path = os.path.join(os.environ["NBDIST_RANK_DIR"], f"answer-{task.name}")
     with suppress(OSError):
         put(path, _value(task.expression.strip(), frame).encode("utf-8", "replace"))
 

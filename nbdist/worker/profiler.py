@@ -78,7 +78,7 @@ class _Recording:
     or the text of an exception."""
 
     def __init__(self, directory: str, name: str) -> None:
-        self._path = os.path.join(directory, f"profile-{name}.json")
+        self._path = os.path.join(directory, f"answer-{name}")
         self._recorder: Recorder | None = None
         self._trace: Any = None
         self._try(self._start)

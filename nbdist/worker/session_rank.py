@@ -17,7 +17,7 @@ from _queue import SimpleQueue
 from importlib import import_module
 
 from nbdist.worker import error_report, main_thread, stack_answers
-from nbdist.worker.bootstrap import hold_after, show_open_figures, split_last, strip, take_out
+from nbdist.worker.bootstrap import hold_after, split_last, strip, take_out
 from nbdist.worker.display import display
 from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.main_thread import signal
@@ -99,7 +99,7 @@ def _execute(cell: Cell, namespace: dict[str, Any]) -> None:
     _evaluated(body, namespace)
     if last is not None and (value := _evaluated(last, namespace)) is not None:
         display(value)
-    show_open_figures()
+    stack_answers.call_used("figures", "show")
     if (shell := _shell_in_use()) is not None:
         # %matplotlib inline shows its figures then
         shell.events.trigger("post_execute")

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from nbdist import runner
+from nbdist.sockets import connect_to
 from nbdist.store import held_ranks as prompts
 from nbdist.store.control import RanksRequest, request_of_ranks
 from nbdist.store.held_ranks import grouped, held_ranks, values
@@ -58,7 +59,8 @@ def test_a_breakpoint_holds_each_rank_until_it_goes_on(start_cell: RunCell) -> N
     assert ask(handle, "for x in range(2):\n    print(x * number)", 1) == {1: "0\n3"}
     assert ask(handle, "p nothing", 1) == {1: "*** NameError: name 'nothing' is not defined"}
     assert "bootstrap" not in ask(handle, "w", 1)[1]
-    assert "keyboard" in ask(handle, "interact", 1)[1]
+    assert all("keyboard" in ask(handle, text, 1)[1] for text in ("interact", "commands 1"))
+    connect_to(held_ranks(handle.directory, handle.run)[1]).close()  # a client that goes
     assert ask(handle, "\tp numb", 1) == {1: "number"}
     time.sleep(4.0)  # longer than the limits
     assert handle.run.stalled is None

@@ -142,7 +142,7 @@ import matplotlib.pyplot as plt
 plt.plot([1, 2]); plt.show(); print("between", flush=True)
 plt.figure()
 fig, ax = plt.subplots(); ax.hist([1, 2, 3])
-bootstrap.show_open_figures()
+bootstrap.stack_answers.call_used("figures", "show")
 print(plt.get_fignums())
 """
 
@@ -160,10 +160,9 @@ print(plt.get_fignums())
 def test_a_program_that_chooses_its_backend_keeps_it(rank: Rank) -> None:
     pytest.importorskip("matplotlib")
     program = "import matplotlib; matplotlib.use('svg'); import matplotlib.pyplot as plt; plt.plot([1]);"
+    program += "bootstrap.stack_answers.call_used('figures', 'show'); print(1)"
 
-    lines = shown(
-        rank, program + "bootstrap.show_open_figures(); print(1)", MPLBACKEND="agg", NBDIST_FIGURES="inline"
-    )
+    lines = shown(rank, program, MPLBACKEND="agg", NBDIST_FIGURES="inline")
 
     assert lines == ["1"]
 

@@ -43,7 +43,7 @@ def test_a_running_program_is_recorded_and_goes_on(training: runner.RunHandle) -
     detail = detail_of(training.directory, time.time())
     assert detail is not None
     assert detail["view"]["profile"]["ranks"][0]["line"] == profile.ranks[0].line
-    assert not list(training.directory.path.glob("ranks/*/profile-*"))
+    assert not list(training.directory.path.glob("ranks/*/answer-*"))
     # kineto prints nothing into the log, and the program has not noticed
     steps = training.time()
     assert "ERROR" not in training.logs(0).removeprefix(before)
