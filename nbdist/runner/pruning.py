@@ -215,8 +215,10 @@ class _Sizes:
         size = _size(directory.path)
         if ended:
             self._learned[run] = size
-            # a killed supervisor did not delete them
+            # a killed supervisor did not delete them, nor a killed rank the socket of its debugger
             with contextlib.suppress(OSError, UnknownRun):
+                for prompt in directory.path.glob("ranks/**/pdb"):
+                    prompt.unlink()
                 inputs = os.lstat(directory.inputs).st_size
                 if not read_spec(directory).keep_inputs:
                     directory.delete_inputs()

@@ -181,10 +181,11 @@ def test_a_run_whose_supervisor_was_killed_leaves_its_names_to_the_pruning(
     os.kill(handle.run.supervisor.pid, 9)
     assert handle.wait(30) == "lost"
     assert handle.directory.inputs.exists()
+    (prompt := handle.directory.rank(0).debugger).touch()  # of a rank that was killed in a debugger
 
     list(runner.prune(runner.store(), (300, 20.0)))
 
-    assert handle.directory.inputs.exists() is keep
+    assert (handle.directory.inputs.exists(), prompt.exists()) == (keep, False)
 
 
 def test_too_much_is_refused_with_the_size_of_each(plan: Callable[..., runner.Plan]) -> None:
