@@ -245,6 +245,11 @@ class LabPage:
             index,
         )
 
+    def start(self, index: int) -> Locator:
+        """Start the cell of a run; return its panel."""
+        self.run(index)
+        return self.cell(index).locator(".nbdist")
+
     def run_and_wait(self, index: int, timeout: float = 60.0) -> None:
         self.run(index)
         self.wait_for_end(index, timeout)

@@ -174,8 +174,7 @@ def test_a_failure_in_a_module_leads_there_and_its_log_opens_at_the_error(
     cell = "%%distributed -n 2 --name chain\nimport os, helpers\nprint(*range(90), sep='\\n')\n"
     cell += "helpers.train(int(os.environ['RANK']))"
     with notebook_page(lab_server, browser, "chain", cell, width=1280, height=1200) as (lab, page):
-        lab.run(1)
-        panel = lab.cell(1).locator(".nbdist")
+        panel = lab.start(1)
         expect(panel.locator(".nbdist-pill")).to_have_text("Failed", timeout=20_000)
         names = panel.locator(".nbdist-calls > li > :first-child")
         expect(names).to_have_text(["cell line 4", "helpers.py 4", "helpers.py 8"])

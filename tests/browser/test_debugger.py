@@ -24,8 +24,7 @@ def test_a_held_rank_is_looked_at_in_its_panel_and_goes_on(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     with notebook_page(lab_server, browser, "held", HELD) as (lab, page):
-        lab.run(1)
-        panel = lab.cell(1).locator(".nbdist")
+        panel = lab.start(1)
         prompt = panel.get_by_role("textbox", name="Command for the debugger")
 
         expect(prompt).to_be_visible(timeout=20_000)

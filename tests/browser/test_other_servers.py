@@ -112,8 +112,7 @@ def test_without_the_server_s_side_cells_panels_stop_and_curves_work(
     install_widgets(strange_server.root / "data")
     cells = (CELL, "%dist_board")
     with notebook_page(strange_server, browser, "alone", *cells, first=LOAD, kernel=BARE) as (lab, page):
-        lab.run(1)
-        panel = lab.cell(1).locator(".nbdist")
+        panel = lab.start(1)
         expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
         panel.get_by_role("tab", name="Metrics").click()
         charts = panel.locator(".nbdist-chart")

@@ -232,8 +232,7 @@ def test_ranks_that_save_say_so_and_stop_now_cuts_the_save(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     with notebook_page(lab_server, browser, "saving", SAVING) as (lab, page):
-        lab.run(1)
-        panel = lab.cell(1).locator(".nbdist")
+        panel = lab.start(1)
         expect(panel.get_by_role("log")).to_contain_text("ready", timeout=20_000)
 
         panel.get_by_role("button", name="Stop", exact=True).click()
@@ -268,8 +267,7 @@ def test_a_run_that_has_reached_its_limit_is_no_error_and_goes_on_by_a_click(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     with notebook_page(lab_server, browser, "limit", LIMITED) as (lab, page):
-        lab.run(1)
-        panel = lab.cell(1).locator(".nbdist")
+        panel = lab.start(1)
         lab.wait_for_end(1, timeout=30)
         expect(panel.locator(".nbdist-pill")).to_have_text("Finished")
         expect(panel).to_contain_text("at its limit (3s)")
