@@ -31,7 +31,7 @@ from nbdist.model import (
     decode_event,
     encode_event,
 )
-from nbdist.store.control import RanksRequest, request_interrupt, request_of_ranks, request_stacks
+from nbdist.store.control import RanksRequest, request_of_ranks, request_stacks
 from nbdist.store.logs import LogStream
 from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.reports import RankAnswer, TakenStacks, read_stacks, stacks_stamp, write_stacks
@@ -201,18 +201,8 @@ class NodeRequests:
         self._asked: dict[str, str] = {}
         self._stamps: dict[str, object] = {}
 
-    def interrupt(self, rank: int) -> None:
-        """Interrupt a rank, as Ctrl-C does."""
-        if not 0 <= rank < self._spec.world_size:
-            return
-        name = f"{self._nodes.life}-{self._spec.ranks[rank].node_rank}"
-        for node in self._nodes.directories():
-            if node.name == name:
-                with contextlib.suppress(OSError):
-                    request_interrupt(node, rank)
-
-    def profile(self, request: RanksRequest) -> None:
-        """Let the ranks of all nodes record what they do."""
+    def pass_on(self, request: RanksRequest) -> None:
+        """Pass a request to all nodes: each has some of its ranks."""
         for node in self._nodes.directories():
             with contextlib.suppress(OSError):
                 request_of_ranks(node, request)

@@ -39,7 +39,7 @@ from nbdist.model import (
     RunState,
     StopRequested,
 )
-from nbdist.store.control import InterruptRequest, RanksRequest, StacksRequest, StopRequest, take_requests
+from nbdist.store.control import RanksRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal, load_object, read_events
 from nbdist.store.paths import RunDirectory
 from nbdist.store.run_store import read_spec, replayed, take_run_lock
@@ -128,10 +128,8 @@ class RunWatcher:
             match request:
                 case StopRequest(reason=reason):
                     self._stop(reason, now)
-                case InterruptRequest(rank=rank):
-                    self._requests.interrupt(rank)
-                case RanksRequest() if request.seconds:
-                    self._requests.profile(request)
+                case RanksRequest() if request.interrupt or request.seconds:
+                    self._requests.pass_on(request)
                 case StacksRequest(name=name):
                     self._requests.stacks(name, now)
 

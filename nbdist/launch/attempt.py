@@ -177,10 +177,13 @@ class Attempt:
             self._interrupted[rank], self._patience[rank] = time.monotonic() + patience, patience
 
     def pass_to_ranks(self, request: RanksRequest) -> None:
-        """Let the threads of these ranks do what is requested of their programs."""
+        """Interrupt these ranks, or let their threads do what is requested of their programs."""
         task = order.Task(name=request.name, seconds=request.seconds, expression=request.expression)
         for rank in request.ranks:
-            self._ask(rank, order.TASK + task.encode())
+            if request.interrupt:
+                self.interrupt(rank)
+            else:
+                self._ask(rank, order.TASK + task.encode())
 
     def came_back(self, rank: int) -> None:
         """Await no more answer from a rank that was interrupted or freed."""

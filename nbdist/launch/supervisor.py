@@ -37,7 +37,7 @@ from nbdist.launch.run_policy import Outcome, RunPolicy
 from nbdist.model import Event, RankCut, RankStarted, Reason, RunEnded, RunSpec, decode_event
 from nbdist.model.decoding import loads
 from nbdist.model.events import RunState
-from nbdist.store.control import InterruptRequest, RanksRequest, StacksRequest, StopRequest, take_requests
+from nbdist.store.control import RanksRequest, StacksRequest, StopRequest, take_requests
 from nbdist.store.journal import Journal
 from nbdist.store.paths import NodeDirectory, RunDirectory
 from nbdist.store.run_store import read_spec
@@ -258,8 +258,6 @@ class Supervisor:
                     self._policy.stop(request.reason, time.monotonic())
                 case StacksRequest() if attempt is not None:
                     attempt.take_stacks(request.name, time.monotonic())
-                case InterruptRequest() if attempt is not None:
-                    attempt.interrupt(request.rank)
                 case RanksRequest() if attempt is not None:
                     attempt.pass_to_ranks(request)
 

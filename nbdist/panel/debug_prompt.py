@@ -18,8 +18,7 @@ from nbdist.model import Run
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.held_ranks import ask, grouped, held_ranks
 
-_GOES_ON = 2.0
-"""Seconds until the next stop of a rank after which the prompt is that of another one."""
+_GOES_ON = 2.0  # seconds until the next stop of a rank after which the prompt is that of another one
 
 
 class DebugPrompt:

@@ -36,31 +36,19 @@ class StacksRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InterruptRequest:
-    """A request to interrupt one rank: SIGINT, as Ctrl-C in a terminal sends it."""
-
-    rank: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RanksRequest:
-    """A request to these ranks: to record for some ``seconds`` what they do, or for the value of an
-    ``expression``, or else to stop for a debugger. Their answers have its ``name``."""
+    """A request to ranks: to ``interrupt`` them as Ctrl-C does, to record for some ``seconds`` what they do,
+    to evaluate an ``expression``, or else to stop for a debugger. Their answers have its ``name``."""
 
     ranks: tuple[int, ...]
+    interrupt: bool = False
     name: str = ""
     seconds: float = 0.0
     expression: str = ""
 
 
-Request = Union[StopRequest, StacksRequest, InterruptRequest, RanksRequest]
-_KINDS: dict[str, type[Request]]
-_KINDS = {
-    "stop": StopRequest,
-    "stacks": StacksRequest,
-    "interrupt": InterruptRequest,
-    "ranks": RanksRequest,
-}
+Request = Union[StopRequest, StacksRequest, RanksRequest]
+_KINDS: dict[str, type[Request]] = {"stop": StopRequest, "stacks": StacksRequest, "ranks": RanksRequest}
 
 
 def request_stop(run: RunDirectory, reason: Reason) -> None:
@@ -96,7 +84,7 @@ def request_stacks(run: RunDirectory) -> str:
 
 def request_interrupt(run: RunDirectory, rank: int) -> None:
     """Request the interrupt of one rank. Raises OSError."""
-    _write(run, "interrupt", rank=rank)
+    request_of_ranks(run, RanksRequest(ranks=(rank,), interrupt=True))
 
 
 def request_of_ranks(run: RunDirectory, request: RanksRequest) -> None:

@@ -15,7 +15,7 @@ from nbdist import processes
 from nbdist.model import Reason
 from nbdist.store import RunDirectory
 from nbdist.store.control import (
-    InterruptRequest,
+    RanksRequest,
     StacksRequest,
     StopRequest,
     ask_to_end,
@@ -101,7 +101,7 @@ def test_requests_of_all_kinds_come_in_the_order_they_were_made(run: RunDirector
     assert take_requests(run) == [
         StopRequest(reason=Reason.said("first")),
         StacksRequest(name=name),
-        *(InterruptRequest(rank=rank) for rank in range(20)),
+        *(RanksRequest(ranks=(rank,), interrupt=True) for rank in range(20)),
         StopRequest(reason=Reason.said("last")),
     ]
 
