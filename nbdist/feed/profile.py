@@ -38,7 +38,7 @@ SPAN = 2.0
 _PATIENCE = 5.0  # seconds behind the window in which a rank answers
 _AFTER_END = 1.0  # the same behind the end of the run
 _MOST, _CELLS = 600, 8000  # cells of a line, and of all lines
-_ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
+_ON_DEVICE = {"kernel"}
 _ON_HOST = {"cpu_op", "operator", "operatorinner", "dygraphkernellaunch"}
 # paddle exchanges gradients where it accumulates them
 _COMMUNICATION = re.compile("gloo:|nccl|c10d::|Global_GradNodeAccumulation", re.IGNORECASE)
