@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Collection, Sequence
 
 from nbdist import config, runner
@@ -29,6 +30,7 @@ from nbdist.panel import (
     summary_text,
     sweep_text,
 )
+from nbdist.panel.debug_prompt import DebugPrompt
 from nbdist.store import RunDirectory
 from nbdist.text import say
 from nbdist.verbs.runs import Again
@@ -308,6 +310,49 @@ def show_attached(handle: runner.RunHandle | runner.SweepHandle) -> int:
         return INTERRUPTED
 
 
+def complete_lines(prompt: DebugPrompt) -> None:
+    """Let input() have a history, and complete what held ranks know."""
+    with contextlib.suppress(ImportError):
+        import readline
+
+        readline.set_completer(lambda _, state: prompt.complete(readline.get_line_buffer(), state))
+        readline.set_completer_delims(" ")
+        readline.parse_and_bind("tab: complete")
+
+
+class _HeldRanks:
+    """The prompt of ranks that are held, between two looks at their run, until the user leaves it by Ctrl-D
+    or Ctrl-C. ``make_room`` leaves the terminal to it."""
+
+    def __init__(self, handle: runner.RunHandle, make_room: Callable[[], object]) -> None:
+        self._handle = handle
+        self._make_room = make_room
+        self._held = False
+        self._left = not (sys.stdin.isatty() and sys.stdout.isatty())
+        self._prompt = DebugPrompt(handle.directory)
+
+    def attend(self, run: Run) -> None:
+        """Look at the run."""
+        self._handle.keep_watched(run)
+        self._held = bool(run.held)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, or read a line for a held rank."""
+        if self._left or not self._held:
+            time.sleep(seconds)
+            return
+        self._make_room()
+        complete_lines(self._prompt)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            goes_on = self._prompt.step()
+        except (EOFError, KeyboardInterrupt):
+            goes_on = False
+        finally:
+            signal.signal(signal.SIGINT, before)
+        self._left = not goes_on and bool(self._handle.run.held)
+
+
 def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int] | None = None) -> Run:
     """Show the run, by the lines of the local ``show_ranks``, and its summary; return its last state."""
     watch, language = UsageWatch(), config.language()
@@ -316,13 +361,15 @@ def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int]
     )
     try:
         with screen as surface:
+            held = _HeldRanks(handle, functools.partial(screen.__exit__, None, None, None))
             ended = follow(
                 handle.directory,
                 surface,
                 watch=watch,
                 local_ranks=show_ranks,
                 whole=True,
-                attend=handle.keep_watched,
+                attend=held.attend,
+                wait=held.wait,
             )
     except UnknownRun as gone:
         raise LaunchError(str(gone)) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from nbdist import config, runner
-from nbdist.cli.running import TIME_LIMIT, complain, in_a_shell, note, print_json
+from nbdist.cli.running import TIME_LIMIT, complain, complete_lines, in_a_shell, note, print_json
 from nbdist.errors import LaunchError, UnknownRun, UsageMistake
 from nbdist.feed.ansi import harmless
 from nbdist.feed.explanation import encode
@@ -269,12 +268,7 @@ def show_profile(profile: Profile) -> int:
 
 
 def show_debugged(prompt: DebugPrompt) -> int:
-    with contextlib.suppress(ImportError):
-        import readline  # input() then has a history, and completes
-
-        readline.set_completer(lambda _, state: prompt.complete(readline.get_line_buffer(), state))
-        readline.set_completer_delims(" ")
-        readline.parse_and_bind("tab: complete")
+    complete_lines(prompt)
     prompt.run()
     return 0
 

@@ -14,7 +14,7 @@ from nbdist import config
 from nbdist.diagnosis.exits import rank_names
 from nbdist.feed.ansi import harmless
 from nbdist.feed.labels import held_text
-from nbdist.model import Run
+from nbdist.model import RankHeld, Run
 from nbdist.store import RunDirectory, snapshot
 from nbdist.store.held_ranks import ask, grouped, held_ranks
 
@@ -28,21 +28,27 @@ class DebugPrompt:
         self._directory = directory
         self._chosen = rank
         self._shown: dict[int, Path] = {}
+        self._before: RankHeld | None = None
         self._words: list[str] = []
 
     def run(self) -> None:
         """Send lines to held ranks until none is held, or the user leaves. Raises as ``input``."""
         with suppress(EOFError, KeyboardInterrupt):
-            before = None
-            while (run := snapshot(self._directory)) and (prompts := held_ranks(self._directory, run)):
-                rank = self._chosen if self._chosen in prompts else min(prompts)
-                self._shown, hold = {rank: prompts[rank]}, run.held[rank]
-                # the answer to a step says where it led
-                if hold.why != "step" and hold != before:
-                    _say([rank], "\n  ".join([held_text(hold, config.language()), *hold.values]))
-                before = hold
-                if self._execute(self._read_block(f"(rank {rank}) "), prompts):
-                    return
+            while self.step():
+                pass
+
+    def step(self) -> bool:
+        """Read a line and send it; return False when no rank is held or the run ends. Raises as ``input``."""
+        run = snapshot(self._directory)
+        if run is None or not (prompts := held_ranks(self._directory, run)):
+            return False
+        rank = self._chosen if self._chosen in prompts else min(prompts)
+        self._shown, hold = {rank: prompts[rank]}, run.held[rank]
+        # the answer to a step says where it led
+        if hold.why != "step" and hold != self._before:
+            _say([rank], "\n  ".join([held_text(hold, config.language()), *hold.values]))
+        self._before = hold
+        return not self._execute(self._read_block(f"(rank {rank}) "), prompts)
 
     def complete(self, line: str, state: int) -> str | None:
         """Return the word number ``state`` that may end a line, as readline asks for it."""

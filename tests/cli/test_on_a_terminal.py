@@ -82,6 +82,23 @@ def test_ctrl_c_stops_the_run_and_leaves_no_block(shell: Shell) -> None:
     assert "Stopped · 1 rank" in output.rpartition("\x1b[J")[2]
 
 
+def test_a_held_rank_has_its_prompt_where_its_run_is_shown(shell: Shell) -> None:
+    shell.script("train.py", "x = 7\nfor step in range(2):\n    breakpoint()\n    print('after', step)\n")
+    child = on_terminal(shell, "run", "-n", "1", "train.py")
+    for line, answer in (("p x + 1", "8\r\n"), ("c", r"\[0\] after 0")):
+        child.expect(r"\(rank 0\) ")
+        child.sendline(line)
+        child.expect(answer)
+    child.expect(r"\(rank 0\) ")
+
+    child.sendintr()  # leaves the prompt
+    child.expect("Held at train.py line 3")
+    child.sendintr()
+
+    whole(child)
+    assert child.exitstatus == 128 + signal.SIGINT
+
+
 @pytest.mark.parametrize("plain", [{"TERM": "dumb"}, {"NBDIST_PANEL": "text"}], ids=["dumb", "asked for"])
 def test_where_plain_text_is_wanted_there_is_nothing_else(shell: Shell, plain: dict[str, str]) -> None:
     shell.script("train.py", "print('a')\n")
