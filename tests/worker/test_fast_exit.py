@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ctypes.util
+import hashlib
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
+
+from nbdist.worker import framework_hooks
 
 PROGRAM = """
 import weakref
@@ -82,3 +87,21 @@ def test_a_rank_leaves_with_what_is_in_the_streams_of_cplusplus(steps: str, outp
     )
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, output, "")
+
+
+def test_a_program_ends_after_gloos_threads_have_come_to_rest() -> None:
+    ended = threading.Event()
+
+    def run_as_gloo() -> None:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("pt_gloo_runloop")
+        begun.set()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000)  # half a second, without the GIL
+        ended.set()
+
+    begun = threading.Event()
+    threading.Thread(target=run_as_gloo).start()
+    begun.wait()
+
+    framework_hooks.wait_for_gloo()
+
+    assert ended.wait(0.05)
