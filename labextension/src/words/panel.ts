@@ -148,7 +148,10 @@ export const WORDS = inBoth(tr => ({
   ),
   keepWaiting: tr('Keep waiting', '继续等待'),
   debugger: tr('Command for the debugger', '调试器命令'),
-  noDebugger: tr('This page reaches no server. Run %dist_debug', '此页面无法连接服务器。请运行 %dist_debug'),
+  noDebugger: tr(
+    'No server is reached: type at the cell’s prompt',
+    '无法连接服务器：请在单元格的提示符处输入',
+  ),
   interrupt: tr('Interrupt rank {0}', '中断进程 {0}'),
   stacks: tr('Stacks', '调用栈'),
   stacksTaken: tr('taken at {0}, main thread', '采集于 {0}，主线程'),
