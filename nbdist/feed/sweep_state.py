@@ -55,8 +55,6 @@ class SweepView:
     def state(self) -> RunState:
         if self.live:
             return RunState.RUNNING
-        if self.reason.code == "scale-no-steps":
-            return RunState.FAILED
         if {run.state for run, _ in self.runs} <= {RunState.FINISHED}:
             return RunState.FINISHED
         states = {"": RunState.FAILED, "sweep-stuck": RunState.FAILED, "sweep-ended": RunState.LOST}
@@ -65,7 +63,7 @@ class SweepView:
     @property
     def scaling(self) -> Scaling | None:
         """Return the rates of a scale's points; None for another sweep."""
-        return None if self.sweep.span is None else scaling_of(self.runs, self.sweep.cores)
+        return None if self.sweep.span is None else scaling_of(self.runs)
 
     def compare(self) -> Comparison:
         """Return the points beside each other, with the rows that tell them apart."""

@@ -46,8 +46,7 @@ class Sweep:
     points at first (empty: the first there is). ``warm`` is as in ``Options``.
 
     A sweep with a ``span`` is a scale: its points differ in the number of ranks, and each has a slot. They
-    run one after another, ``span`` seconds each from their first steps on; the CPU's ranks share ``cores``
-    (0 with GPUs)."""
+    run one after another, ``span`` seconds each from their first steps on."""
 
     sweep_id: str
     name: str
@@ -59,7 +58,6 @@ class Sweep:
     metric: str = ""
     warm: bool | None = None
     span: float | None = None
-    cores: int = 0
 
     @property
     def label(self) -> str:

@@ -15,11 +15,11 @@ from nbdist.feed.ansi import printable
 from nbdist.feed.comparison import Compared, Comparison, Row, main_metric, ranking
 from nbdist.feed.curves import Point, picked
 from nbdist.feed.labels import clipped, state_mark, state_word
+from nbdist.feed.scale import Scaling
 from nbdist.feed.sweep_state import SweepTable, SweepView
 from nbdist.feed.view import duration, number_text
 from nbdist.model import RunState
 from nbdist.panel.look import mark, page_sheet, text_table
-from nbdist.panel.scale_view import scale_html, scale_text
 from nbdist.text import messages, reason_text, say, size_text
 
 _BESIDE = 5  # runs that are columns, and whose programs are shown; more are rows
@@ -175,6 +175,7 @@ def _framed(name: str, body: str) -> str:
 
 _SHARE = 5  # of the duration of a look: the least pause before the next
 _WIDTH, _HEIGHT = 480, 160
+_BAR = 20  # characters of an ideal speed-up
 _DRAWN = 32  # curves
 _COLOURS = 8
 
@@ -237,7 +238,7 @@ def sweep_headline(view: SweepView, language: str) -> str:
 def sweep_text(view: SweepView, language: str) -> str:
     """Return the points as a table, sorted by the main metric, or by their ranks."""
     if (scaling := view.scaling) is not None:
-        return f"{sweep_headline(view, language)}\n\n{scale_text(scaling, language)}"
+        return f"{sweep_headline(view, language)}\n\n{_scale_text(scaling, language)}"
     return _sweep_text(view, _sorted(view, language), language)
 
 
@@ -249,7 +250,7 @@ def sweep_bundle(view: SweepView, language: str) -> dict[str, str]:
     """Return the same as plain text, and as static HTML with the curves of the main metric in one picture."""
     title = html.escape(sweep_headline(view, language))
     if (scaling := view.scaling) is not None:
-        body = f"<b>{title}</b>{scale_html(scaling, language)}"
+        body = f"<b>{title}</b>{_scale_html(scaling, language)}"
         return {"text/plain": sweep_text(view, language), "text/html": _framed("points", body)}
     points = _sorted(view, language)
     body = f"<b>{title}</b>{_html_points(points, language)}{_html_curves(points, view.sweep.metric)}"
@@ -298,34 +299,65 @@ def _html_points(points: Comparison, language: str) -> str:
 def _html_curves(points: Comparison, wanted: str) -> str:
     """Return the main metric of the best points in one picture, each curve with its letter at its end."""
     row, _ = main_metric(points, wanted)
-    drawn: list[tuple[Compared, list[Point]]] = [
-        (each, [(at, value) for at, value in curve.points if isfinite(at) and isfinite(value)])
+    if row is None:
+        return ""
+    drawn = [
+        (each.letter, _number(each.letter), curve.points)
         for each in points.runs[:_DRAWN]
         for curve in each.curves
-        if row is not None and curve.tag == row.name
+        if curve.tag == row.name
     ]
-    places = list(chain.from_iterable(curve for _, curve in drawn))
-    if row is None or len(places) < 2:
+    return _html_lines(clipped(row.name, 80), drawn)
+
+
+def _scale_text(scaling: Scaling, language: str) -> str:
+    """Return the table, with a bar of each efficiency, and the sentence."""
+    bars = {str(each.ranks): f"{'█' * round(_BAR * each.efficiency):░<{_BAR}}" for each in scaling.points}
+    grid = [[*row[:-1], bars.get(row[0], ""), row[-1]] for row in scaling.table(language)]
+    return "\n\n".join(filter(None, [text_table(grid), printable(scaling.sentence(language))]))
+
+
+def _scale_html(scaling: Scaling, language: str) -> str:
+    """Return the sentence, the table, and the speed-up beside the ideal line."""
+    titles, *rows = scaling.table(language)
+    head = "".join(f"<th>{_escaped(title)}</th>" for title in titles)
+    body = "".join(
+        f"<tr>{''.join(f'<td class=n-wrap>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in rows
+    )
+    ideal = [(each.ranks, each.speedup / each.efficiency) for each in scaling.points]
+    reached = [(each.ranks, each.speedup) for each in scaling.points]
+    picture = _html_lines(titles[2], [(say("scale.ideal", language), 1, ideal), ("", 0, reached)])
+    return f"<div>{_escaped(scaling.sentence(language))}</div>{_table(head, body)}{picture}"
+
+
+def _html_lines(name: str, given: Sequence[tuple[str, int, Sequence[Point]]]) -> str:
+    """Return lines in one picture, each with its label at its end, and its colour by number."""
+    drawn = [
+        (label, number, [(at, value) for at, value in points if isfinite(at) and isfinite(value)])
+        for label, number, points in given
+    ]
+    places = list(chain.from_iterable(points for *_, points in drawn))
+    if len(set(places)) < 2:
         return ""
     (left, right), (low, high) = (_range([place[axis] for place in places]) for axis in (0, 1))
 
-    def line(each: Compared, curve: Sequence[Point]) -> str:
+    def line(label: str, number: int, curve: Sequence[Point]) -> str:
         spots = [
             (
-                4 + (at - left) / (right - left) * (_WIDTH - 24),
+                4 + (at - left) / (right - left) * (_WIDTH - 44),
                 _HEIGHT - 4 - (value - low) / (high - low) * (_HEIGHT - 12),
             )
             for at, value in (curve[at] for at in picked(len(curve), _WIDTH // 2))
         ]
-        colour = f"var(--n-{_number(each.letter) % _COLOURS})"
+        colour = f"var(--n-{number % _COLOURS})"
         path, (x, y) = " ".join(f"{x:.0f},{y:.1f}" for x, y in spots), spots[-1]
         return (
             f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{path}"></polyline>'
-            f'<text x="{x + 3:.0f}" y="{y + 4:.1f}" fill="{colour}" font-size="11">{each.letter}</text>'
+            f'<text x="{x + 3:.0f}" y="{y + 4:.1f}" fill="{colour}" font-size="11">{label}</text>'
         )
 
-    lines = "".join(line(each, curve) for each, curve in drawn if curve)
-    name = html.escape(clipped(row.name, 80))
+    lines = "".join(line(*each) for each in drawn if each[2])
+    name = html.escape(name)
     return (
         f'<div><b>{name}</b> <span class="n-muted">{number_text(low)} – {number_text(high)}</span></div>'
         f'<svg role="img" aria-label="{name}" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '

@@ -13,9 +13,8 @@ from nbdist.devices.usage import cpu_count
 from nbdist.errors import UnknownRun, UsageMistake
 from nbdist.frameworks.environment import with_threads
 from nbdist.model import Device
-from nbdist.model.plan import Plan
 from nbdist.model.spec import RANKS
-from nbdist.model.sweep import Points, Sweep
+from nbdist.model.sweep import Sweep
 from nbdist.options import parse_words
 from nbdist.runner.handle import RunHandle, store
 from nbdist.runner.placement import choose_devices, usable_gpus
@@ -40,30 +39,37 @@ class Scale:
 
 def plan_scale(scale: Scale, **place: Any) -> SweepPlan:
     """Plan a scale, and write nothing. ``place`` is as of ``plan_again``. Raises as that."""
-    planned, devices = _plan_one(scale, place)
-    spec, room = planned.spec, len(devices)
+    devices = _devices(scale)
     counts, notes = fitting(scale.counts, devices)
-    point = None if scale.handle is None else scale.handle.run.spec.sweep
-    values = {} if point is None else point.values
-    points: Points = tuple({**values, RANKS: str(count)} for count in counts)
+    one = ["--gpus", str(devices[0].index)] if devices[0].kind == "gpu" else ["-n", "1"]
+    words = [*scale.changes, *one]
+    if scale.handle is None:
+        place.pop("namespace", None)
+        planned = plan_script(parse_words(words), scale.program, cwd=os.getcwd(), **place)
+    else:
+        planned = plan_again(scale.handle, words, **place)[1]
+    spec = planned.spec
+    if spec.engine or spec.nodes > 1:
+        raise UsageMistake("a scale runs on this machine alone: leave out --on and --nodes, or name a script")
     name, created = spec.name, spec.created
     sweep_id = new_run_id(f"{name}-scale", created)
     # what a run of some seconds saves is no state that any other goes on from
     checkpoints = str(sweeps_store().runs / sweep_id / "checkpoints")
     spec = replace(spec, checkpoints=checkpoints, detached=False, owner=processes.identify(os.getpid()))
     spec = replace(spec, timeout=None, until=None, limit="", retries=0, pull=(), log_dir="")
-    places = [[devices[at % room] for at in range(count)] for count in counts]
+    point = scale.handle.run.spec.sweep if scale.handle else None
+    values = point.values if point else {}
+    places = [[devices[at % len(devices)] for at in range(count)] for count in counts]
     sweep = Sweep(
         sweep_id=sweep_id,
         name=name,
         created=created,
         spec=spec,
         runs=tuple(new_run_id(f"{name}-n{count}", created) for count in counts),
-        points=points,
+        points=tuple({**values, RANKS: str(count)} for count in counts),
         slots=tuple(ranks_on(place, spec.backend) for place in places),
         warm=False,
         span=scale.span,
-        cores=room if devices[0].kind == "cpu" else 0,
     )
     line = say("scale.begins", config.language(), label=sweep.label, counts=counts, seconds=scale.span)
     # each rank has as many threads as each other one: alone it would compute in all cores
@@ -73,45 +79,32 @@ def plan_scale(scale: Scale, **place: Any) -> SweepPlan:
 
 
 def fitting(wanted: tuple[int, ...], devices: Sequence[Device]) -> tuple[tuple[int, ...], list[str]]:
-    """Return the numbers of ranks for which there are GPUs (by default 1, 2, 4 …), and notes on others, and
+    """Return the numbers of ranks for which there are GPUs (by default 1, 2, 4 …), and a note on others, or
     on those that share cores. Raises UsageMistake where there is none."""
     language, room, on_cpu = config.language(), len(devices), devices[0].kind == "cpu"
     wanted = wanted or tuple(2**power for power in range(room.bit_length()))
-    counts = tuple(count for count in wanted if on_cpu or count <= room)
-    left, crowded = (tuple(count for count in some if count > room) for some in (wanted, counts))
-    if crowded:
-        return counts, [say("scale.crowded", language, counts=crowded, cores=room)]
-    notes = [say("scale.no-room", language, counts=left, gpus=room)] if left else []
-    if not counts:
-        raise UsageMistake(f"{notes[0]}: write  %dist_scale {room}  or less")
-    return counts, notes
+    if not (more := tuple(count for count in wanted if count > room)):
+        return wanted, []
+    if on_cpu:
+        return wanted, [say("scale.crowded", language, counts=more, cores=room)]
+    note = say("scale.no-room", language, counts=more, gpus=room)
+    if len(more) == len(wanted):
+        raise UsageMistake(f"{note}: write  %dist_scale {room}  or less")
+    return wanted[: -len(more)], [note]
 
 
-def _plan_one(scale: Scale, place: dict[str, Any]) -> tuple[Plan, list[Device]]:
-    """Return the plan of one rank, and the devices that there are for ranks: those that the options name,
-    else as the run had, the cores, or its GPUs and then the other ones."""
-    typed, run = parse_words(scale.changes), None if scale.handle is None else scale.handle.run
-    elsewhere = {"-n": typed.nproc, "--sweep": typed.sweep, "--nodes": typed.nodes or typed.ips}
-    elsewhere |= {"--on": typed.engine != "local", "-d": typed.detach, "--pull": typed.pull}
-    if flag := next((flag for flag, given in elsewhere.items() if given), ""):
+def _devices(scale: Scale) -> list[Device]:
+    """Return the devices that there are for ranks: those that the options name, else the cores for a run
+    that was on them, else the GPUs, those of the run first. Raises UsageMistake."""
+    typed, run = parse_words(scale.changes), scale.handle.run if scale.handle else None
+    own = {"-n": typed.nproc, "--sweep": typed.sweep, "-d": typed.detach, "--pull": typed.pull}
+    if flag := next((flag for flag, given in own.items() if given), ""):
         raise UsageMistake(f"{flag} does not work with a scale: leave it out")
-    if run is not None and (run.spec.engine or run.spec.nodes > 1):
-        raise UsageMistake(f"{run.label} ran on other machines, and a scale runs on this one: name a script")
-    gpus = usable_gpus(os.environ)
-    devices = [Device()] * cpu_count()
     if typed.gpus is not None:
-        devices = choose_devices(typed, os.environ)[0]
-    elif run is None:
-        devices = list(gpus.values()) or devices
-    elif any(rank.device.kind == "gpu" for rank in run.spec.ranks):
-        used = dict.fromkeys(rank.device.index for rank in run.spec.ranks)
-        devices = [gpus[index] for index in [*used, *(gpus.keys() - used)] if index in gpus] or devices
-    one = ["--gpus", str(devices[0].index)] if devices[0].kind == "gpu" else ["-n", "1"]
-    words = [*scale.changes, *one]
-    if scale.handle is not None:
-        return plan_again(scale.handle, words, **place)[1], devices
-    place = {name: place[name] for name in ("notebook", "cell_id") if name in place}
-    return plan_script(parse_words(words), scale.program, cwd=os.getcwd(), **place), devices
+        return choose_devices(typed, os.environ)[0]
+    used = [] if run is None else [rank.device.index for rank in run.spec.ranks if rank.device.kind == "gpu"]
+    gpus = usable_gpus(os.environ) if used or run is None else {}
+    return sorted(gpus.values(), key=lambda gpu: gpu.index not in used) or [Device()] * cpu_count()
 
 
 def latest_program() -> RunHandle:

@@ -15,18 +15,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 
 from nbdist import processes
 from nbdist.errors import NbdistError, UnknownRun
 from nbdist.launch.binding import wake_with_parent
 from nbdist.launch.lifetime import Lifeline, Wakeup, complain
-from nbdist.model import AT_LIMIT, Reason, Run, RunState
+from nbdist.model import AT_LIMIT, Reason, Run
 from nbdist.model.plan import Plan, Program
 from nbdist.model.sweep import Sweep
 from nbdist.runner.handle import RunHandle
 from nbdist.runner.launching import start
-from nbdist.store import RunDirectory, look
+from nbdist.store import RunDirectory
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.journal import write_reserved
 from nbdist.store.paths import SweepDirectory, write_private
@@ -35,17 +36,15 @@ from nbdist.store.step_records import read_steps
 from nbdist.warm.pool import WarmPool
 
 _TICK = 0.02  # seconds between two looks at the runs
-_LOOK = 0.25  # seconds between two looks at the steps of a scale's run
 _FIRST_STEPS = 120.0  # seconds that a program has for its first steps, at least
 
 
 class Place:
     """A place for one run at a time, which meanwhile makes ranks ready for the next one."""
 
-    _clock: SpanClock | None = None
-
     def __init__(self, warm: bool | None, span: float | None = None) -> None:
         """Store the seconds ``span`` after which runs of a scale are ended."""
+        self._clock: SpanClock | None = None
         self._warm = warm
         self._span = span
         self._pool = WarmPool()
@@ -93,11 +92,6 @@ class Place:
         """Release the ranks that wait: no other run comes."""
         self._pool.release()
 
-    @property
-    def fruitless(self) -> bool:
-        """Return whether its last run is one of a scale that went well without a step of a training."""
-        return self._clock is not None and self._clock.fruitless
-
 
 class SpanClock:
     """The time of a scale's run, which begins with the first steps that count (``worker.step_time``)."""
@@ -106,28 +100,17 @@ class SpanClock:
         self, directory: RunDirectory, span: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._directory, self._span, self._now = directory, span, clock
-        self._began, self._due = clock(), 0.0
-        self._over = False
-        self.steps = False
+        self._end = clock() + max(span, _FIRST_STEPS)
+        self._trains = False
 
     def is_over(self, run: Run) -> bool:
         """Return True once, when the run is to end."""
         now = self._now()
-        if self._over or now < self._due:
-            return False
-        self._due = now + _LOOK
-        if not self.steps and run.state is RunState.RUNNING:
-            self.steps = read_steps(self._directory.rank(0, run.attempt).steps) is not None
-            self._began = now if self.steps else self._began
-        self._over = now - self._began >= (self._span if self.steps else max(self._span, _FIRST_STEPS))
-        return self._over
-
-    @property
-    def fruitless(self) -> bool:
-        run = look(self._directory)
-        if run is None or run.state is not RunState.FINISHED:
-            return False
-        return read_steps(self._directory.rank(0, run.attempt).steps) is None
+        if not self._trains and read_steps(self._directory.rank(0, run.attempt).steps) is not None:
+            self._trains, self._end = True, now + self._span
+        over = now >= self._end
+        self._end = inf if over else self._end
+        return over
 
 
 class Sweeper:
@@ -160,10 +143,6 @@ class Sweeper:
 
     def _fill(self, slot: int) -> None:
         place = self._places[slot]
-        if place.fruitless:
-            # the other points would be, too
-            self._reason = self._reason or Reason("scale-no-steps")
-            self._waiting.clear()
         if not self._waiting:
             place.leave()
             return

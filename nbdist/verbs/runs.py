@@ -413,9 +413,9 @@ _COUNTS = re.compile(r"\d{1,4}(?:,\d{1,4})*")
 
 def scale(frontend: Frontend, *, words: Sequence[str], span: float) -> runner.Scale:
     """Split the words of ``scale``. Raises UnknownRun, and UsageMistake for numbers that cannot be."""
-    typed = words[0] if words and re.match(r"\d*,|\d+$", words[0]) else ""
-    counts = tuple(sorted(set(map(int, typed.split(","))))) if _COUNTS.fullmatch(typed) else ()
-    if typed and (not counts or counts[0] < 1):
+    typed = words[0] if words and _COUNTS.fullmatch(words[0]) else ""
+    counts = tuple(sorted(set(map(int, typed.split(","))))) if typed else ()
+    if 0 in counts:
         raise UsageMistake(f"{typed}: write numbers of ranks, as in  {frontend.prefix}scale 1,2,4")
     changes, kind, named = options_first(words[1:] if typed else words)
     if kind or (named and named[0].endswith(".py")):

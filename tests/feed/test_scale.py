@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.feed.scale import Scaling, scaling_of
 from nbdist.model import RunState
-from nbdist.panel.scale_view import scale_html, scale_text
+from nbdist.panel.comparison_view import _scale_html, _scale_text
 from nbdist.tables import read_table
 from tests.diagnosis.test_training import FACTS, some_steps
 from tests.fakes.directories import WrittenRun
@@ -31,7 +31,7 @@ def measured(home: Path, *points: tuple[int, list[float], int], device: str = "c
             written.directory.rank(rank).steps.write_text(json.dumps(record))
         written.happened(*STARTED, run_ended(RunState.FINISHED))
         runs.append((written.run, written.directory))
-    return scaling_of(runs, cores=0 if device == "cuda" else 2)
+    return scaling_of(runs)
 
 
 @pytest.mark.parametrize("staged", STAGED)
@@ -43,13 +43,14 @@ def test_the_sentence_names_what_was_lost(home: Path, staged: dict[str, Any]) ->
     assert scaling.sentence("zh").startswith("2 个进程是")
 
 
-def test_points_without_steps_or_room_are_in_the_table(home: Path) -> None:
+def test_points_without_steps_are_in_the_table(home: Path) -> None:
     scaling = measured(home, (1, ALONE, 0), (2, ALONE, 100), (4, ALONE, 60))
-    text, page = scale_text(scaling, "en"), scale_html(scaling, "zh")
+    text, page = _scale_text(scaling, "en"), _scale_html(scaling, "zh")
 
-    assert text.splitlines()[1].endswith(" no steps measured")
-    assert "4      768        1.20 ×    60 %" in text
-    assert "shares 2 cores; the computation takes 86 % of the time" in text
+    assert text.splitlines()[1].endswith(" Finished")
+    bar = "█" * 12 + "░" * 8
+    assert f"4      768        1.20 ×    60 %        {bar}  the computation takes 86 %" in text
     assert text.splitlines()[-1].startswith("4 ranks give 1.2 × the rate of 2 (60 %)")
     assert page.count("<tr>") == 4
-    assert "<svg" in page
+    assert page.count("<polyline") == 2
+    assert measured(home, (8, ALONE, 0)).sentence("en").startswith("no steps of a training")
