@@ -11,7 +11,6 @@ import { sample } from './samples';
 const RECORDED = {
   time: 1,
   seconds: 2.04,
-  on_host: true,
   trace: '/runs/a/profile.trace.json.gz',
   ranks: [
     { rank: 0, parts: { compute: 0.5, communication: 0.25, overlapped: 0, idle: 0.25 }, line: '0013' },
@@ -43,7 +42,9 @@ test('each rank has its shares, or the reason why it has none', () => {
   drawn(RECORDED, { record: async () => true, trace: () => '/trace' });
 
   const lines = [...document.querySelectorAll<HTMLElement>('.nbdist-profile-line')];
-  expect(lines[0]!.title).toBe('compute 50 %, communication 25 %, both at once 0 %, other 25 %');
+  expect(lines[0]!.title).toBe(
+    'compute 50 %, communication 25 %, both at once 0 %, neither (idle, Python, data) 25 %',
+  );
   expect(lines[1]!.textContent).toBe('has not answered');
   expect(screen.getByText('Trace').closest('a')!.getAttribute('href')).toBe('/trace');
 });

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from nbdist.store import RunDirectory, look
 from nbdist.store.control import RanksRequest, request_of_ranks, wake
 from nbdist.store.journal import load_object
 from nbdist.store.paths import write_private
-from nbdist.text import Both, both, say
+from nbdist.text import Both, messages, say
 from nbdist.worker.profiler import BY_STEPS
 
 PARTS = ("compute", "communication", "overlapped", "idle")
@@ -45,6 +46,9 @@ _COMMUNICATION = re.compile("gloo:|nccl|c10d::|Global_GradNodeAccumulation", re.
 _ENCLOSING = "autograd::engine"  # around what computes
 
 
+_Change = tuple[float, bool, int]
+
+
 @dataclass(frozen=True, slots=True)
 class RankProfile:
     """The profile of one rank: shares of 1 by the names in PARTS, and the main part of each of many moments,
@@ -59,24 +63,21 @@ class RankProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """The profile of a run at ``time`` (Unix seconds), of so many ``seconds``. ``on_host``: no device
-    computed, so that what is idle may be Python. ``trace`` is the path of the whole; empty for none."""
+    """The profile of a run at ``time`` (Unix seconds), of so many ``seconds``. ``trace`` is the path of the
+    whole; empty for none."""
 
     time: float
     seconds: float
-    on_host: bool
     trace: str
     ranks: tuple[RankProfile, ...]
 
     def lines(self, language: str) -> list[str]:
         """Return a text with a line for each rank."""
-        names = [*PARTS[:-1], "other" if self.on_host else "idle"]
         lines = [say("profile.head", language, seconds=self.seconds)]
         for each in self.ranks:
-            shares = zip(names, each.parts.values(), strict=False)
-            text = " · ".join(f"{say(f'profile.{name}', language)} {share:.0%}" for name, share in shares)
+            shares = [f"{say(f'profile.{part}', language)} {share:.0%}" for part, share in each.parts.items()]
             problem = each.problem_zh if language == "zh" else each.problem
-            lines.append(f"[{each.rank}] {problem or text}")
+            lines.append(f"[{each.rank}] {problem or ' · '.join(shares)}")
         return [*lines, *([say("profile.trace", language, path=self.trace)] if self.trace else [])]
 
 
@@ -84,11 +85,16 @@ def read_profile(directory: RunDirectory, *, complete: bool = False) -> Profile 
     """Return the last profile of a run, once that which is being made is ``complete``."""
     with suppress(OSError, *MALFORMED):
         if complete:
-            lock = os.open(directory.control, os.O_RDONLY | os.O_CLOEXEC)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            os.close(lock)
+            os.close(_lock(directory, 0))
         return build(Profile, load_object(directory.profile))
     return None
+
+
+def _lock(directory: RunDirectory, mode: int) -> int:
+    """Hold the lock of the one profile that is made at a time; return the descriptor. Raises OSError."""
+    handle = os.open(directory.control, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_EX | mode)
+    return handle
 
 
 def read_trace(directory: RunDirectory) -> bytes | None:
@@ -98,48 +104,43 @@ def read_trace(directory: RunDirectory) -> bytes | None:
     return None
 
 
-def start_profile(
-    run: Run, directory: RunDirectory, seconds: float, ranks: Sequence[int] = ()
-) -> subprocess.Popen[bytes]:
+def start_profile(run: Run, directory: RunDirectory, seconds: float) -> subprocess.Popen[bytes]:
     """Start the process that makes the profile; without ``seconds`` it waits for that of ``--profile``.
     Raises UsageMistake for a run that has ended or has one already, and OSError."""
     if run.state.terminal:
         raise UsageMistake(f"{run.label} has already ended: start it with  --profile 10:13")
-    asked = ranks or [rank.rank for rank in run.ranks if run.spec.engine or run.spec.is_here(rank.spec)]
-    lock = os.open(directory.control, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # the process keeps it
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        entry = str(Path(__file__).parents[1] / "entry.py")
-        words = [str(directory.path), str(seconds), ",".join(map(str, asked))]
+        lock = _lock(directory, fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageMistake(f"{run.label} is being profiled already: wait for that") from None
+    entry = str(Path(__file__).parents[1] / "entry.py")
+    try:
         process = subprocess.Popen(
-            [sys.executable, entry, "feed.profile", *words],
+            [sys.executable, entry, "feed.profile", str(directory.path), str(seconds)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            pass_fds=[lock],
+            pass_fds=[lock],  # the process keeps it
         )
-        threading.Thread(target=process.wait, daemon=True).start()
-        return process
-    except BlockingIOError:
-        raise UsageMistake(f"{run.label} is being profiled already: wait for that") from None
     finally:
         os.close(lock)
+    threading.Thread(target=process.wait, daemon=True).start()
+    return process
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the profile of a run: its directory, the seconds (0: the steps of ``--profile``), its ranks."""
+    """Make the profile of a run: its directory, and the seconds (0: the steps of ``--profile``)."""
     os.nice(5)
     directory, seconds = RunDirectory(Path(arguments[0])), float(arguments[1])
-    ranks = tuple(map(int, arguments[2].split(",")))
-    name = os.urandom(4).hex() if seconds else BY_STEPS
     if (run := look(directory)) is None:
         return 1
+    ranks = tuple(rank.rank for rank in run.ranks if run.spec.engine or run.spec.is_here(rank.spec))
+    name, limit = BY_STEPS, float("inf")
     if seconds:
+        name, limit = os.urandom(4).hex(), time.monotonic() + seconds + _PATIENCE
         request_of_ranks(directory, RanksRequest(name=name, seconds=seconds, ranks=ranks))
         wake(run)
-    limit = time.monotonic() + seconds + _PATIENCE if seconds else float("inf")
     files = {rank: directory.rank(rank, run.attempt).answer(name) for rank in ranks}
     while not all(path.exists() for path in files.values()) and time.monotonic() < limit:
         time.sleep(0.05)
@@ -154,7 +155,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _merged(files: Mapping[int, Path], to: Path) -> Profile:
     """Merge the traces of ranks, whose events have their processes; return how their times divide."""
-    times: dict[int, _Times] = {}
+    times: dict[int, list[_Change]] = {}
     problems: dict[int, str] = {}
     draft = to.with_suffix(".draft")
     with (
@@ -169,7 +170,7 @@ def _merged(files: Mapping[int, Path], to: Path) -> Profile:
                 problems[rank] = trace.get("problem", "no-events")
                 # paddle has empty ones, too
                 events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
-                times[rank] = _Times(events)
+                times[rank] = _changes(events)
                 # as text, which takes a tenth of the time; kineto's numbers count from this one
                 head = b'{"baseTimeNanoseconds": %d, "traceEvents": [' % trace.get("baseTimeNanoseconds", 0)
                 merged.write(b"," if len(times) > 1 else head)
@@ -179,16 +180,15 @@ def _merged(files: Mapping[int, Path], to: Path) -> Profile:
                     merged.write(b"," + json.dumps({**about, "pid": process}).encode())
         merged.write(b"]}")
     os.replace(draft, to)
-    begin = min((each.begin for each in times.values()), default=0.0)
-    length = max((each.end for each in times.values()), default=0.0) - begin
-    width = length / max(40, min(_MOST, _CELLS // len(files)))
+    begin = min((changes[0][0] for changes in times.values()), default=0.0)
+    length = max((changes[-1][0] for changes in times.values()), default=0.0) - begin
+    cells = max(40, min(_MOST, _CELLS // len(files)))
     return Profile(
         time=time.time(),
         seconds=round(length, 3),
-        on_host=not any(each.on_device for each in times.values()),
         trace=str(to) if times else "",
         ranks=tuple(
-            RankProfile(rank, times[rank].shares(), times[rank].line(begin, begin + length, width))
+            _divided(rank, times[rank], begin, length, cells)
             if rank in times
             else RankProfile(rank, {}, "", *_problem(problems[rank]))
             for rank in files
@@ -198,54 +198,37 @@ def _merged(files: Mapping[int, Path], to: Path) -> Profile:
 
 def _problem(code: str) -> Both:
     """Return why there is no trace; an exception of the framework as it is."""
-    try:
-        return both(f"profile.{code}")
-    except KeyError:
-        return Both(code, code)
+    return messages("profile").get(code, Both(code, code))
 
 
-_COMPUTES, _SENDS, _BOTH, _IDLE = range(len(PARTS))
+def _changes(events: Sequence[Mapping[str, Any]]) -> list[_Change]:
+    """Return when (s) one operator more or less computes, or communicates (True), between the begin and the
+    end of a trace. Raises one of MALFORMED."""
+    kinds = [str(event.get("cat", "")).lower() for event in events]
+    counted = _ON_HOST if _ON_DEVICE.isdisjoint(kinds) else _ON_DEVICE
+    changes, marks = list[_Change](), list[float]()
+    for event, kind in zip(events, kinds, strict=True):
+        begin = as_time(event["ts"] / 1e6)
+        end = begin + as_time(event.get("dur", 0) / 1e6)
+        marks += begin, end
+        sends = kind == "communication" or _COMMUNICATION.match(event["name"]) is not None
+        counts = kind in counted or (sends and counted is _ON_HOST)
+        if counts and not event["name"].startswith(_ENCLOSING):
+            changes += [(begin, sends, 1), (end, sends, -1)]
+    end = max(min(marks) + 1e-6, *marks)
+    return sorted([(min(marks), False, 0), *changes, (end, False, 0)])
 
 
-class _Times:
-    """The doings of a rank from moment to moment (s), by the events of its trace. Raises one of MALFORMED."""
-
-    def __init__(self, events: Sequence[Mapping[str, Any]]) -> None:
-        kinds = [str(event.get("cat", "")).lower() for event in events]
-        self.on_device = not _ON_DEVICE.isdisjoint(kinds)
-        changes = []
-        moments = [(as_time(each["ts"] / 1e6), as_time(each.get("dur", 0) / 1e6)) for each in events]
-        for event, kind, (begin, lasted) in zip(events, kinds, moments, strict=True):
-            sends = kind == "communication" or _COMMUNICATION.match(event["name"]) is not None
-            counts = kind in _ON_DEVICE if self.on_device else sends or kind in _ON_HOST
-            if counts and not event["name"].startswith(_ENCLOSING):
-                changes += [(begin, sends, 1), (begin + lasted, sends, -1)]
-        self.begin = min(begin for begin, _ in moments)
-        self.end = max(self.begin + 1e-6, *(begin + lasted for begin, lasted in moments))
-        self._spans: list[tuple[float, float, int]] = []
-        at, computing, sending = self.begin, 0, 0
-        for moment, sends, step in sorted([*changes, (self.end, False, 0)]):
-            if moment > at:
-                self._spans.append((at, moment, _part(computing > 0, sending > 0)))
-                at = moment
-            computing, sending = computing + step * (not sends), sending + step * sends
-
-    def shares(self) -> dict[str, float]:
-        """Return the shares of PARTS."""
-        sums = dict.fromkeys(PARTS, 0.0)
-        for begin, end, part in self._spans:
-            sums[PARTS[part]] += (end - begin) / (self.end - self.begin)
-        return {part: round(share, 4) for part, share in sums.items()}
-
-    def line(self, begin: float, end: float, width: float) -> str:
-        """Return for each cell the number of the part that fills most of it."""
-        cells = [[0.0] * _IDLE + [1e-9] for _ in range(round((end - begin) / width))]
-        for first, last, part in self._spans:
-            for cell in range(int((first - begin) / width), min(len(cells), int((last - begin) / width) + 1)):
-                at = begin + cell * width
-                cells[cell][part] += min(last, at + width) - max(first, at)
-        return "".join(str(cell.index(max(cell))) for cell in cells)
-
-
-def _part(computes: bool, sends: bool) -> int:
-    return (_BOTH if sends else _COMPUTES) if computes else _SENDS if sends else _IDLE
+def _divided(rank: int, changes: list[_Change], begin: float, length: float, count: int) -> RankProfile:
+    """Divide the time between the changes of a rank, of which ``count`` cells have a ``length`` together."""
+    cells = [[0.0, 0.0, 0.0, 1e-9] for _ in range(count + 1)]
+    width, running = length / count, [0, 0]  # operators that compute, and that communicate
+    for (first, sends, step), (last, _, _) in pairwise(changes):
+        running[sends] += step
+        part = ((running[0] > 0) + 2 * (running[1] > 0) - 1) % len(PARTS)
+        for cell in range(int((first - begin) / width), int((last - begin) / width) + 1):
+            at = begin + cell * width
+            cells[cell][part] += min(last, at + width) - max(first, at)
+    sums = [sum(cell[part] for cell in cells) for part in range(len(PARTS))]
+    parts = {name: round(share / sum(sums), 4) for name, share in zip(PARTS, sums, strict=True)}
+    return RankProfile(rank, parts, "".join(str(cell.index(max(cell))) for cell in cells[:count]))

@@ -33,12 +33,7 @@ COMPARE = make_verb(
 )
 STOP = make_verb("stop", runs.stop)
 STACKS = make_verb("stacks", runs.stacks)
-PROFILE = make_verb(
-    "profile",
-    runs.profile,
-    span=partial(options.parse_duration, flag="--for"),
-    ranks=partial(options.ranks_to_show, flag="--ranks"),
-)
+PROFILE = make_verb("profile", runs.profile, span=partial(options.parse_duration, flag="--for"))
 ATTACH = make_verb("attach", runs.attach)
 RESUME = make_verb("resume", runs.resume)
 SCALE = make_verb("scale", runs.scale, span=partial(options.parse_duration, flag="--for"))

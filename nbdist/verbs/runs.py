@@ -373,12 +373,12 @@ def stacks(_: Frontend, *, run: str | None, threads: bool, native: bool, json: b
     )
 
 
-def profile(_: Frontend, *, run: str | None, span: float, ranks: Sequence[int]) -> Profile:
+def profile(_: Frontend, *, run: str | None, span: float) -> Profile:
     """Make a profile of a run, or return an ended one's. Raises UnknownRun, UsageMistake and LaunchError."""
     handle = runner.attach(run)
     if handle.run.state.terminal and (made := read_profile(handle.directory, complete=True)) is not None:
         return made
-    failed = start_profile(handle.run, handle.directory, span, ranks).wait()
+    failed = start_profile(handle.run, handle.directory, span).wait()
     made = read_profile(handle.directory)
     if failed or made is None:
         raise LaunchError(f"the profile of {handle.run.label} could not be written: is the disk full?")

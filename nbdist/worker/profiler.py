@@ -18,7 +18,7 @@ from nbdist.worker.files import put
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 STEPS = "NBDIST_PROFILE"
@@ -32,14 +32,11 @@ _LOOKS = 0.02  # seconds between two looks at their number
 
 _ended = 0  # steps
 _owner = 0  # the id of the optimizer that counts
+_begun: Iterator[None] | None = None
 
 
-Recorder = tuple["Callable[[], Any]", tuple[str, ...]]
-"""What stops it, and returns the trace; and more arguments of the trace's ``save``."""
-
-
-def _start_torch(torch: Any) -> Recorder:
-    """Start kineto, which records a GPU, too."""
+def _start_torch(torch: Any) -> Callable[[], Any]:
+    """Start kineto, which records a GPU, too; return what stops it and returns the trace."""
     if torch.autograd.profiler._is_profiler_enabled:
         raise RuntimeError("busy")
     # else it prints a line at each start and stop
@@ -60,73 +57,51 @@ def _start_torch(torch: Any) -> Recorder:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(null)
-    return calls._disable_profiler, ()
+    stop: Callable[[], Any] = calls._disable_profiler
+    return stop
 
 
-def _start_paddle(core: Any) -> Recorder:
+def _start_paddle(core: Any) -> Callable[[], Any]:
     options = core.ProfilerOptions()
     options.trace_switch = 3 if core.is_compiled_with_cuda() else 1
     if (profiler := core._Profiler.create(options, [])) is None:
         raise RuntimeError("busy")
     profiler.prepare()
     profiler.start()
-    return profiler.stop, ("json",)
+    stop: Callable[[], Any] = profiler.stop
+    return stop
 
 
-class _Recording:
-    """A recording, which begins when it is made. Where that is impossible, its file has the problem: a code,
-    or the text of an exception."""
-
-    def __init__(self, directory: str, name: str) -> None:
-        self._path = os.path.join(directory, f"answer-{name}")
-        self._recorder: Recorder | None = None
-        self._trace: Any = None
-        self._try(self._start)
-
-    def stop(self) -> None:
-        self._try(self._stop)
-
-    def save(self) -> None:
-        self._try(self._save)
-
-    def _start(self) -> None:
-        torch = sys.modules.get("torch")
-        if torch is not None and hasattr(torch, "profiler"):  # else it is being imported
-            self._recorder = _start_torch(torch)
-        elif (core := sys.modules.get("paddle.base.core")) is not None:
-            self._recorder = _start_paddle(core)
+def _recording(directory: str, name: str) -> Iterator[None]:
+    """Begin to record, stop, and write the trace: each when the next value is asked for. Where that is
+    impossible, the file has the problem: a code, or the text of an exception."""
+    path = os.path.join(directory, f"answer-{name}")
+    draft = f"{path}.{os.getpid()}"
+    torch, core = sys.modules.get("torch"), sys.modules.get("paddle.base.core")
+    try:
+        if hasattr(torch, "profiler"):  # else it is being imported
+            stop, words = _start_torch(torch), list[str]()
+        elif core is not None:
+            stop, words = _start_paddle(core), ["json"]
         else:
             raise RuntimeError("no-framework")
-
-    def _stop(self) -> None:
-        if self._recorder is not None:
-            self._trace = self._recorder[0]()
-
-    def _save(self) -> None:
-        if self._recorder is not None:
-            self._trace.save(draft := f"{self._path}.{os.getpid()}", *self._recorder[1])
-            os.chmod(draft, 0o600)
-            os.replace(draft, self._path)
-
-    def _try(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001 - private calls of any version of a framework
-            self._recorder = None
-            with suppress(OSError):
-                put(self._path, json.dumps({"problem": str(error) or type(error).__name__}).encode())
+        yield
+        trace = stop()
+        yield
+        trace.save(draft, *words)
+        os.chmod(draft, 0o600)
+        os.replace(draft, path)
+    except Exception as error:  # noqa: BLE001 - private calls of any version of a framework
+        with suppress(OSError):
+            put(path, json.dumps({"problem": str(error) or type(error).__name__}).encode())
 
 
 def record(directory: str, name: str, seconds: float) -> None:
     """Record for so long, but not too many steps, and write the trace into the rank's directory."""
-    recording, end, last = _Recording(directory, name), time.monotonic() + seconds, _ended + _MOST
-    while time.monotonic() < end and _ended < last:
-        time.sleep(_LOOKS)
-    recording.stop()
-    recording.save()
-
-
-_begun: _Recording | None = None
+    end, last = time.monotonic() + seconds, _ended + _MOST
+    for _ in _recording(directory, name):
+        while time.monotonic() < end and _ended < last:
+            time.sleep(_LOOKS)
 
 
 def step_ended(optimizer: int) -> None:
@@ -138,11 +113,11 @@ def step_ended(optimizer: int) -> None:
         return
     _ended += 1
     if _ended == _window()[0]:
-        _begun = _Recording(os.environ["NBDIST_RANK_DIR"], BY_STEPS)
+        _begun = _recording(os.environ["NBDIST_RANK_DIR"], BY_STEPS)
+        next(_begun, None)
     elif _ended == _window()[1] and _begun is not None:
-        _begun.stop()
-        _thread.start_new_thread(_begun.save, ())
-        _begun = None
+        next(_begun, None)
+        _thread.start_new_thread(next, (_begun, None))
 
 
 @cache

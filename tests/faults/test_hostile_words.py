@@ -591,7 +591,6 @@ def _(folder: Path) -> Iterator[Take]:
     sample={
         "time": 1.0,
         "seconds": 2.0,
-        "on_host": True,
         "trace": "/a",
         "ranks": [{"rank": 0, "parts": {"idle": 1.0}, "line": "3", "problem": "", "problem_zh": ""}],
     },

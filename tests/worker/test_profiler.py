@@ -51,14 +51,6 @@ def test_a_running_program_is_recorded_and_goes_on(training: runner.RunHandle) -
     assert steps != training.time()
 
 
-def test_a_rank_that_does_not_answer_is_named(training: runner.RunHandle) -> None:
-    assert start_profile(training.run, training.directory, 0.2, [1, 7]).wait(30) == 0
-
-    profile = read_profile(training.directory)
-    assert profile is not None
-    assert [bool(rank.problem) for rank in profile.ranks] == [False, True]
-
-
 @pytest.mark.parametrize(("framework", "cell"), [("torch", TORCH), ("paddle", PADDLE)])
 def test_chosen_steps_are_recorded_from_the_start(run_cell: RunCell, framework: str, cell: str) -> None:
     handle = run_cell(f"-n 2 --framework {framework} --profile 10:13", cell, 120.0)

@@ -202,11 +202,8 @@ export const runView = fields({
     }),
     null,
   ),
-  /** the ranks during some seconds; `onHost`: no device computed; `trace`: the path of all of it */
-  profile: or(
-    fields({ time: number, seconds: number, onHost: flag, trace: text, ranks: listOf(profiledRank) }),
-    null,
-  ),
+  /** the ranks during some seconds; `trace`: the path of all of it */
+  profile: or(fields({ time: number, seconds: number, trace: text, ranks: listOf(profiledRank) }), null),
   /** mistakes of the program that fail no rank */
   warnings: or(listOf(noteView), []),
   /** the notes on a run that has ended, its warnings among them */

@@ -43,9 +43,7 @@ interface ProfileProps {
 }
 
 export function Profile({ view: { profile }, profiler }: ProfileProps): ReactElement | null {
-  const { columns, profileParts } = words;
-  const idle = profile?.onHost ? columns.other : profileParts.idle;
-  const names = [profileParts.compute, profileParts.communication, profileParts.overlapped, idle];
+  const names = PROFILE_PARTS.map(part => words.profileParts[part]);
   return profile ? (
     <div className="nbdist-profile">
       <div className="nbdist-row nbdist-profile-head">

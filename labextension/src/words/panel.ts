@@ -246,7 +246,7 @@ export const WORDS = inBoth(tr => ({
     compute: tr('compute', '计算'),
     communication: tr('communication', '通信'),
     overlapped: tr('both at once', '计算与通信重叠'),
-    idle: tr('idle', '空闲'),
+    idle: tr('neither (idle, Python, data)', '其他（空闲、Python、数据）'),
   },
   trace: tr('Trace', '轨迹'),
   host: tr('host', '主机'),
