@@ -23,68 +23,74 @@ _MAIN = 0.3  # of the loss: less explains nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalePoint:
-    """A number of ranks that was measured. ``rate``: samples a second of all ranks, or steps where samples
-    are not known; ``speedup``: over the smallest number; ``efficiency``: that of the ideal, 1."""
-
-    ranks: int
-    training: Training
-    rate: float
-    speedup: float
-    efficiency: float
-
-    @property
-    def costs(self) -> Mapping[str, float]:
-        """Return seconds of a rank for a sample, by part; with a GPU the host knows those of data alone."""
-        mean, whole = self.training.mean, self.ranks / self.rate
-        shares = {"data": mean["data"]}
-        if self.training.on_host:
-            shares["send"] = min(parts["wait"] for parts in self.training.parts.values())
-            shares["rank"] = mean["wait"] - shares["send"]
-            shares["compute"] = mean["forward"] + mean["backward"] + mean["optimizer"]
-            shares["other"] = mean["other"]
-        return {part: share * whole for part, share in shares.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """The ``runs`` of a scale, and the points of those that trained, the fewest ranks first. ``in_samples``:
-    the rates are samples'."""
+    """The ``runs`` of a scale. Those that trained have a training and a rate by their number of ranks,
+    the smallest first: samples a second of all ranks, or steps where samples are not known."""
 
     runs: tuple[Run, ...]
-    points: tuple[ScalePoint, ...]
+    trainings: Mapping[int, Training]
+    rates: Mapping[int, float]
     in_samples: bool
+
+    @property
+    def speedups(self) -> dict[int, float]:
+        """Return the rates, each over that of the smallest number of ranks."""
+        return {ranks: rate / self.rates[min(self.rates)] for ranks, rate in self.rates.items()}
+
+    @property
+    def efficiencies(self) -> dict[int, float]:
+        """Return the speed-ups, of which the ideal is 1."""
+        return {ranks: speedup * min(self.rates) / ranks for ranks, speedup in self.speedups.items()}
 
     def sentence(self, language: str) -> str:
         """Return ``2 ranks give 1.2 × (61 %): …``; empty until a run has ended or trained."""
-        if not self.points:
+        if not self.rates:
             return say("scale.none", language) if self.runs[0].state.terminal else ""
-        base, last = self.points[0], self.points[-1]
-        if base is last:
-            return say("scale.one", language, ranks=base.ranks)
-        enough = [point.ranks for point in self.points[:-1] if point.rate * _AS_FAST >= last.rate]
+        base, last = min(self.rates), max(self.rates)
+        if base == last:
+            return say("scale.one", language, ranks=base)
+        enough = [ranks for ranks, rate in self.rates.items() if rate * _AS_FAST >= self.rates[last]]
         return say(
             "scale.gives",
             language,
-            ranks=last.ranks,
-            base=base.ranks if base.ranks > 1 else "",
-            speedup=last.speedup,
-            efficiency=round(100 * last.efficiency),
-            why=_why(base, last, language),
-            best=enough[0] if enough else "",
+            ranks=last,
+            base=base if base > 1 else "",
+            speedup=self.speedups[last],
+            efficiency=round(100 * self.efficiencies[last]),
+            why=self._why(base, last, language),
+            best="" if enough[0] == last else enough[0],
+        )
+
+    def _why(self, base: int, last: int, language: str) -> str:
+        """Return what more ranks lost; empty where that is little, or not known."""
+        training, whole_before, whole = self.trainings[last], base / self.rates[base], last / self.rates[last]
+        if training.on_host and not training.mean["wait"]:
+            return say("scale.why-alone", language)
+        before, costs = _costs(self.trainings[base], whole_before), _costs(training, whole)
+        more = {part: cost - before[part] for part, cost in costs.items()}
+        part = max(more, key=lambda name: more[name])
+        if self.efficiencies[last] >= _GOOD or more[part] < _MAIN * (whole - whole_before):
+            return ""
+        facts = training.facts
+        return say(
+            f"scale.why-{part}",
+            language,
+            share=round(100 * costs[part] / whole),
+            size=size_text(facts.gradient_bytes) if facts.gradient_bytes else "",
+            workers="" if facts.workers is None else facts.workers,
+            times=costs[part] / (before[part] or costs[part]),
         )
 
     def table(self, language: str) -> list[list[str]]:
         """Return the titles, and a row for each run."""
-        rate = "samples" if self.in_samples else "rank-steps"
-        codes = ("ranks", rate, "speedup", "efficiency", "limit")
+        codes = ("ranks", "samples" if self.in_samples else "rank-steps", "speedup", "efficiency", "limit")
         rows = {run.spec.world_size: ["", "", "", state_word(run.state, language)] for run in self.runs}
-        for point in self.points:
-            rows[point.ranks] = [
-                f"{point.rate:,.0f}" if point.rate >= 100 else f"{point.rate:.3g}",
-                f"{point.speedup:.2f} ×",
-                f"{100 * point.efficiency:.0f} %",
-                point.training.limit.text(language),
+        for ranks, rate in self.rates.items():
+            rows[ranks] = [
+                f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}",
+                f"{self.speedups[ranks]:.2f} ×",
+                f"{100 * self.efficiencies[ranks]:.0f} %",
+                self.trainings[ranks].limit.text(language),
             ]
         titles = [say(f"scale.{code}", language) for code in codes]
         return [titles, *([str(ranks), *cells] for ranks, cells in rows.items())]
@@ -93,31 +99,23 @@ class Scaling:
         """Return ``scale`` of the page's protocol."""
         return {
             "table": self.table(language),
-            "ranks": [point.ranks for point in self.points],
-            "speedups": [round(point.speedup, 3) for point in self.points],
+            "ranks": list(self.rates),
+            "speedups": [round(speedup, 3) for speedup in self.speedups.values()],
             "names": [say(f"scale.{code}", language) for code in ("speedup", "ideal")],
             "sentence": self.sentence(language),
         }
 
 
-def _why(base: ScalePoint, point: ScalePoint, language: str) -> str:
-    """Return what the ranks of ``point`` lost; empty where that is little, or not known."""
-    before, costs, facts = base.costs, point.costs, point.training.facts
-    if point.training.on_host and not point.training.mean["wait"]:
-        return say("scale.why-alone", language)
-    more = {part: cost - before[part] for part, cost in costs.items()}
-    part = max(more, key=lambda name: more[name])
-    lost = point.ranks / point.rate - base.ranks / base.rate
-    if point.efficiency >= _GOOD or more[part] < _MAIN * lost:
-        return ""
-    return say(
-        f"scale.why-{part}",
-        language,
-        share=round(100 * costs[part] * point.rate / point.ranks),
-        size=size_text(facts.gradient_bytes) if facts.gradient_bytes else "",
-        workers="" if facts.workers is None else facts.workers,
-        times=costs[part] / (before[part] or costs[part]),
-    )
+def _costs(training: Training, whole: float) -> dict[str, float]:
+    """Divide the ``whole`` time of a sample; with a GPU the host knows that of data alone."""
+    mean = training.mean
+    shares = {"data": mean["data"]}
+    if training.on_host:
+        shares["send"] = min(parts["wait"] for parts in training.parts.values())
+        shares["rank"] = mean["wait"] - shares["send"]
+        shares["compute"] = mean["forward"] + mean["backward"] + mean["optimizer"]
+        shares["other"] = mean["other"]
+    return {part: share * whole for part, share in shares.items()}
 
 
 def scaling_of(runs: Sequence[tuple[Run, RunDirectory]]) -> Scaling:
@@ -129,15 +127,6 @@ def scaling_of(runs: Sequence[tuple[Run, RunDirectory]]) -> Scaling:
         ranks: (in_samples and training.facts.samples_rate) or training.facts.step_rate * ranks
         for ranks, training in trainings.items()
     }
-    least = min(rates, default=1)
-    points = (
-        ScalePoint(
-            ranks=ranks,
-            training=trainings[ranks],
-            rate=rate,
-            speedup=rate / rates[least],
-            efficiency=rate / ranks / (rates[least] / least),
-        )
-        for ranks, rate in rates.items()
+    return Scaling(
+        runs=tuple(run for run, _ in runs), trainings=trainings, rates=rates, in_samples=in_samples
     )
-    return Scaling(runs=tuple(run for run, _ in runs), points=tuple(points), in_samples=in_samples)

@@ -312,7 +312,7 @@ def _html_curves(points: Comparison, wanted: str) -> str:
 
 def _scale_text(scaling: Scaling, language: str) -> str:
     """Return the table, with a bar of each efficiency, and the sentence."""
-    bars = {str(each.ranks): f"{'█' * round(_BAR * each.efficiency):░<{_BAR}}" for each in scaling.points}
+    bars = {str(n): f"{'█' * round(_BAR * share):░<{_BAR}}" for n, share in scaling.efficiencies.items()}
     grid = [[*row[:-1], bars.get(row[0], ""), row[-1]] for row in scaling.table(language)]
     return "\n\n".join(filter(None, [text_table(grid), printable(scaling.sentence(language))]))
 
@@ -324,8 +324,8 @@ def _scale_html(scaling: Scaling, language: str) -> str:
     body = "".join(
         f"<tr>{''.join(f'<td class=n-wrap>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in rows
     )
-    ideal = [(each.ranks, each.speedup / each.efficiency) for each in scaling.points]
-    reached = [(each.ranks, each.speedup) for each in scaling.points]
+    ideal = [(ranks, ranks / min(scaling.rates)) for ranks in scaling.rates]
+    reached = list(scaling.speedups.items())
     picture = _html_lines(titles[2], [(say("scale.ideal", language), 1, ideal), ("", 0, reached)])
     return f"<div>{_escaped(scaling.sentence(language))}</div>{_table(head, body)}{picture}"
 

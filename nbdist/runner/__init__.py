@@ -18,7 +18,7 @@ from nbdist.runner.planning import plan, plan_script, thread_advice
 from nbdist.runner.pruning import Pruned, Pruner, prune, pruner
 from nbdist.runner.pushing import Namespace, check_pulled, describe_inputs, pack_inputs
 from nbdist.runner.resuming import resume_plan
-from nbdist.runner.scaling import Scale, latest_program, plan_scale
+from nbdist.runner.scaling import Scale, plan_scale
 from nbdist.runner.sessions import IDLE, LiveCell, request, session_plan, sessions, settled
 from nbdist.runner.sweeps import (
     SweepHandle,

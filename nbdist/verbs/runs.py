@@ -404,7 +404,7 @@ class Again:
 def resume(_: Frontend, *, words: Sequence[str]) -> Again:
     """Split the words of ``resume``. Raises UnknownRun."""
     before, named = options_first(words)[::2]
-    handle = runner.attach(named[0]) if named else runner.latest_program()
+    handle = runner.attach(named[0] if named else None)
     return Again(handle=handle, changes=(*before, *named[1:]))
 
 
@@ -413,14 +413,14 @@ _COUNTS = re.compile(r"\d{1,4}(?:,\d{1,4})*")
 
 def scale(frontend: Frontend, *, words: Sequence[str], span: float) -> runner.Scale:
     """Split the words of ``scale``. Raises UnknownRun, and UsageMistake for numbers that cannot be."""
-    typed = words[0] if words and _COUNTS.fullmatch(words[0]) else ""
-    counts = tuple(sorted(set(map(int, typed.split(","))))) if typed else ()
+    typed, *more = words if words and _COUNTS.fullmatch(words[0]) else ("", *words)
+    changes, kind, named = options_first(more)
+    counts = tuple(sorted({int(count) for count in typed.split(",") if count}))
     if 0 in counts:
         raise UsageMistake(f"{typed}: write numbers of ranks, as in  {frontend.prefix}scale 1,2,4")
-    changes, kind, named = options_first(words[1:] if typed else words)
     if kind or (named and named[0].endswith(".py")):
         return runner.Scale(counts=counts, span=span, program=(*kind, *named), changes=tuple(changes))
-    handle = runner.attach(named[0]) if named else runner.latest_program()
+    handle = runner.attach(named[0] if named else None)
     return runner.Scale(counts=counts, span=span, handle=handle, changes=(*changes, *named[1:]))
 
 

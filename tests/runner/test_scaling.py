@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from nbdist import runner
-from nbdist.devices.usage import cpu_count
-from nbdist.errors import UsageMistake
-from nbdist.model import Device, RunState
+from nbdist.errors import UnknownRun, UsageMistake
+from nbdist.model import RunState
 from nbdist.model.spec import RANKS, SweepPoint
-from nbdist.runner.scaling import fitting
 from nbdist.runner.sweeper import SpanClock
 from nbdist.verbs.runs import scale
 from nbdist.verbs.verb import NOTEBOOK, Frontend
@@ -22,7 +20,6 @@ from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, a_spec, run_ended
 
 HERE = Frontend(NOTEBOOK, print)
-GPUS = [Device(kind="gpu", index=index) for index in range(2)]
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +31,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ended(home: Path, run_id: str, point: SweepPoint) -> WrittenRun:
     program = str(home / "runs" / run_id / "cell.py")
-    spec = a_spec(run_id=run_id, program=program, cwd=str(home.parent), sweep=point)
+    spec = a_spec(run_id=run_id, name=run_id[16:-5], program=program, cwd=str(home.parent), sweep=point)
     return WrittenRun(home, spec).happened(*STARTED, run_ended(RunState.FINISHED))
 
 
-def test_a_scale_is_of_the_latest_run_that_is_none_of_a_scale(home: Path) -> None:
+def test_a_scale_is_of_a_run_or_of_one_of_another_scale(home: Path) -> None:
     point = SweepPoint(sweep="20261120-141503-lenet-k3f9", number=0, values={"lr": "0.1", RANKS: "2"})
     first = ended(home, "20261120-141503-lenet-aaaa", replace(point, values={"lr": "0.1"}))
     other = ended(home, "20261120-141504-lenet-n2-aaab", point)
 
-    planned = runner.plan_scale(scale(HERE, words=["4,2,2", "--env", "A=1"], span=30.0))
+    planned = runner.plan_scale(
+        scale(HERE, words=["4,2,2", "--env", "A=1", first.directory.path.name], span=30.0)
+    )
     runs = [planned.sweep.run_of(number, created=1.0) for number in (0, 1)]
 
     assert [len(run.ranks) for run in runs] == [2, 4]
@@ -57,6 +56,7 @@ def test_a_scale_is_of_the_latest_run_that_is_none_of_a_scale(home: Path) -> Non
     assert len(places) == 2
     assert all(place.startswith(str(home / "sweeps")) for place in places)
     assert (runs[0].resumed, runs[0].detached) == ("", False)
+    assert runner.plan_scale(scale(HERE, words=[], span=30.0)).sweep.name == "lenet"
     with pytest.raises(UsageMistake, match="was a run of a scale"):
         runner.resume_plan(runner.attach(other.spec.run_id))
 
@@ -65,25 +65,15 @@ def test_a_scale_is_of_the_latest_run_that_is_none_of_a_scale(home: Path) -> Non
     ("words", "message"),
     [
         ("0,2", "0,2: write numbers of ranks, as in  %dist_scale 1,2,4"),
-        ("1,2 -n 2 train.py", "-n does not work with a scale: leave it out"),
+        ("1,2 nothing", "no run nothing"),
         ("1,2 train.py", "no script train.py"),
     ],
 )
 def test_what_cannot_be_measured_says_what_to_type(words: str, message: str) -> None:
-    with pytest.raises(UsageMistake) as refused:
+    with pytest.raises((UsageMistake, UnknownRun)) as refused:
         runner.plan_scale(scale(HERE, words=words.split(), span=30.0))
 
     assert message in str(refused.value)
-
-
-def test_numbers_of_ranks_without_a_gpu_are_left_out_and_those_that_share_cores_are_named() -> None:
-    assert fitting((), GPUS) == ((1, 2), [])
-    assert fitting((1, 4), GPUS) == ((1,), ["4 ranks are left out: there are 2 GPUs"])
-    with pytest.raises(UsageMistake, match="4 ranks are left out: there are 2 GPUs: write  %dist_scale 2 "):
-        fitting((4,), GPUS)
-    counts, (note,) = fitting((1, 4000), [Device()] * cpu_count())
-    assert counts == (1, 4000)
-    assert note.startswith("4000 ranks share")
 
 
 @pytest.mark.parametrize(("begins", "over"), [(20, 50), (None, 120)], ids=["a training", "another program"])
