@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, sqrt
+from math import ceil
 from typing import Any
 
 from nbdist.diagnosis.silent import share_fix
@@ -21,12 +21,10 @@ from nbdist.store.step_records import StepRecord
 from nbdist.text import Both, both
 
 METRIC = "metric"  # it matters where rank 0 alone logs one
-_LAST = ("dropped", METRIC, "norm", "counted-twice")
 _NEAR, _SAME = 0.1, 0.01  # batches are those seen, of which the last may be smaller
 _SOME, _FEW = 0.02, 0.001  # of the samples of an epoch, and of an evaluation
 _SMALL = 32  # samples that BatchNorm's statistics are taken of
 _RATELESS = frozenset({"Adadelta", "Adafactor", "LBFGS", "Prodigy", "Rprop"})
-_BY_METRIC = frozenset({"ReduceLROnPlateau", "ReduceOnPlateau"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +41,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Trained:
-    """A run's training of ``ranks`` as they recorded it. ``is_over``: the run has ended well."""
+    """A run's training of ``ranks`` as they recorded it."""
 
     ranks: int
     records: Mapping[int, StepRecord]
-    is_over: bool = True
 
     @cached_property
     def facts(self) -> TrainingFacts | None:
@@ -83,15 +80,16 @@ class Trained:
 
 def changes(base: Trained, other: Trained) -> list[Change]:
     """Return the changes of ``other``, of more ranks, in the training of ``base``, the likeliest first."""
-    if base.facts is None or other.facts is None or base.ranks >= other.ranks:
-        return []
-    if any(base.first(name) != other.first(name) for name in ("framework", "optimizer", "parameters")):
-        return []  # another program
     found = list[Change]()
-    with suppress(*MALFORMED):  # a program may have written the records
-        for look in (_data, _batches, _norms, _schedule, _evaluation):
-            found += look(base, other)
-    return sorted(found, key=lambda change: change.code in _LAST and 1 + _LAST.index(change.code))
+    if not base.facts or not other.facts or base.ranks >= other.ranks:
+        return found
+    # of another program nothing is said
+    if all(base.first(name) == other.first(name) for name in ("framework", "optimizer", "parameters")):
+        with suppress(*MALFORMED):  # a program may have written the records
+            for look in (_data, _batches, _norms, _evaluation):
+                found += look(base, other)
+    last = ("dropped", METRIC, "norm", "counted-twice")
+    return sorted(found, key=lambda change: change.code in last and 1 + last.index(change.code))
 
 
 def _change(code: str, *fixes: str, **fields: object) -> Change:
@@ -108,40 +106,34 @@ def _data(base: Trained, other: Trained) -> Iterator[Change]:
     if not all(own) or not all(own_before):
         return
     before, now, sampler = int(sum(own_before)), int(sum(own)), str(other.first("sampler"))
-    shown: dict[str, object] = {"samples": now, "before": before}
     if all(_is_near(each, own_before[0], _SOME) for each in own):
         fix = share_fix(str(other.first("framework")), sampler)[1]
         if sampler == "WeightedRandomSampler":
             fix = f"num_samples={before} // dist.get_world_size()"
         # those of streams have names of torch's own
-        shown |= {"all": "", "each": "", "sampler": "" if sampler.startswith("_") else sampler}
-        shown["all" if own[0] == other.first("dataset") else "each"] = int(own[0])
-        yield _change("no-share", fix, **shown)
+        shown = "" if sampler.startswith("_") else sampler
+        yield _change("no-share", fix, each=int(own[0]), sampler=shown, samples=now, before=before)
     elif now < before * (1 - _SOME):
-        why = ("drop_last=False",) if other.first("drop_last") else ()
-        yield _change("dropped", *why, why="drop_last=True" if why else "", **shown)
+        fixes = ("drop_last=False",) if other.first("drop_last") else ()
+        why = "drop_last=True" if fixes else ""
+        yield _change("dropped", *fixes, why=why, samples=now, before=before)
 
 
 def _batches(base: Trained, other: Trained) -> Iterator[Change]:
     """Compare the samples of a step, and the learning rate."""
     (own, before, steps_before), (_, batch, steps) = base.batches(), other.batches()
     rate, rate_before = other.first("lr_most"), base.first("lr_most")
-    optimizer = str(other.first("optimizer"))
-    if not (batch and before and rate and rate_before) or optimizer in _RATELESS:
+    if not (batch and before and rate and rate_before) or other.first("optimizer") in _RATELESS:
         return
     name = "lr" if other.first("framework") == "torch" else "learning_rate"
-    times, more_ranks = batch / before, other.ranks / base.ranks
-    shown = {"batch": batch, "batch_before": before, "lr": f"{rate:.3g}", "lr_before": f"{rate_before:.3g}"}
+    times = batch / before
+    shown = {"batch": batch, "before": before, "lr": f"{rate:.3g}", "lr_before": f"{rate_before:.3g}"}
     if not _is_near(times, 1) and _is_near(rate, rate_before, _SAME):
-        linear, root = (f"{rate * scale:.3g}" for scale in (times, sqrt(times)))
-        fixes = [f"{name}={linear}"]
-        if base.ranks == 1 and _is_near(times, more_ranks, _SAME):
-            world = "dist.get_world_size()"
-            fixes = [f"{name}={rate_before:g} * {world}", f"batch_size={own} // {world}"]
+        by = "dist.get_world_size()" if _is_near(times, other.ranks, _SAME) else f"{times:g}"
         shown |= {"steps": steps if steps != steps_before else "", "steps_before": steps_before}
-        root = root if optimizer.startswith("Adam") else ""
-        yield _change("lr-kept", *fixes, linear=linear, root=root, **shown)
-    elif _is_near(times, 1) and _is_near(rate / rate_before, more_ranks, _SAME):
+        fixes = f"{name}={rate_before:g} * {by}", f"batch_size={own} // {by}"
+        yield _change("lr-kept", *fixes, linear=f"{rate * times:.3g}", **shown)
+    elif _is_near(times, 1) and _is_near(rate / rate_before, other.ranks / base.ranks, _SAME):
         yield _change("lr-twice", f"{name}={rate_before:g}", **shown)
 
 
@@ -156,32 +148,13 @@ def _norms(base: Trained, other: Trained) -> Iterator[Change]:
         yield _change("smaller-norm" if fewer else "norm", fix, **shown)
 
 
-def _schedule(base: Trained, other: Trained) -> Iterator[Change]:
-    """Name a schedule that counts steps, where an epoch has fewer of them."""
-    name, steps, steps_before = other.first("schedule"), other.batches()[2], base.batches()[2]
-    if not name or name in _BY_METRIC or steps == steps_before or not (base.is_over and other.is_over):
-        return
-    runs, rates = (base, other), ("schedule", "epochs", "lr_first", "lr_most", "lr")
-    (was, epochs_before, first_before, most_before, before), (_, epochs, first, most, last) = (
-        [run.first(rate) or 0.0 for rate in rates] for run in runs
-    )
-    if was != name or not epochs or epochs != epochs_before or not most or not most_before:
-        return
-    # of a warm-up that has not ended, the last one is the highest
-    short = most < most_before * (1 - _NEAR) and first >= first_before * (1 - _SAME)
-    if short or abs(last / most - before / most_before) > _NEAR / 2:
-        shown = {"lr": f"{last:.3g}", "before": f"{before:.3g}", "steps": steps, "steps_before": steps_before}
-        yield _change("schedule", schedule=name, **shown)
-
-
 def _evaluation(base: Trained, other: Trained) -> Iterator[Change]:
     """Name an evaluation of a rank's share whose metric is not reduced, or counts samples twice."""
     read, total = other.all("eval_samples"), int(base.first("eval_dataset") or sum(base.all("eval_samples")))
     reduced = set(other.all("eval_reduced"))  # 0: by no collective, 1: by sums alone
     if not all(read) or not total or max(read) > total * (1 - _NEAR) or sum(read) < total * (1 - _NEAR):
         return
-    shown = {"samples": int(read[0]), "all": total, "sampler": other.first("eval_sampler")}
-    if reduced == {0} and other.is_over:
-        yield _change(METRIC, "dist.all_reduce(sums)", **shown)
-    elif reduced == {1} and sum(read) > total * (1 + _FEW):
-        yield _change("counted-twice", more=int(sum(read)) - total, **shown)
+    if reduced == {0}:
+        yield _change(METRIC, "dist.all_reduce(sums)", samples=int(read[0]), all=total)
+    elif reduced == {1} and (more := int(sum(read)) - total) > total * _FEW:
+        yield _change("counted-twice", more=more, all=total, sampler=other.first("eval_sampler"))

@@ -202,15 +202,12 @@ def _changed(runs: Sequence[tuple[Run, RunDirectory]]) -> Iterator[tuple[int, tu
     """Yield numbers of runs with more ranks than the fewest, and what changes in their trainings."""
     ranks = [run.spec.world_size for run, _ in runs]
     fewest = ranks.index(min(ranks))
-    for number in islice((number for number, count in enumerate(ranks) if count > ranks[fewest]), _CHANGED):
-        base, other = (
-            Trained(run.spec.world_size, read_records(run, directory), run.state is RunState.FINISHED)
-            for run, directory in (runs[fewest], runs[number])
-        )
+    more = (number for number, count in enumerate(ranks) if count > ranks[fewest])
+    for number in islice(more, _CHANGED):
+        base, other = (Trained(ranks[at], read_records(*runs[at])) for at in (fewest, number))
         found = changes(base, other)
-        if any(change.code == METRIC for change in found) and _log_alike(*runs[number]):
-            found = [change for change in found if change.code != METRIC]
-        yield number, tuple(found)
+        told = runs[number][0].state is RunState.FINISHED and not _log_alike(*runs[number])
+        yield number, tuple(change for change in found if told or change.code != METRIC)
 
 
 def _log_alike(run: Run, directory: RunDirectory) -> bool:

@@ -70,6 +70,7 @@ def test_what_more_ranks_change_is_named(tmp_path: Path, case: dict[str, Any]) -
     assert not named or named[0].text.en == case.get("text", named[0].text.en)
     assert not named or list(named[0].fixes) == case.get("fixes", list(named[0].fixes))
     assert changes(trained(tmp_path, 2, case), trained(tmp_path, 1, case)) == []
+    assert changes(Trained(1, {}), trained(tmp_path, 2, case)) == []
 
 
 def test_a_comparison_says_it_first(home: Path) -> None:
