@@ -27,8 +27,8 @@ from nbdist.model.decoding import MALFORMED, as_time, build, loads
 from nbdist.store import RunDirectory, look
 from nbdist.store.control import RanksRequest, request_of_ranks, wake
 from nbdist.store.journal import load_object
-from nbdist.store.paths import write_private
-from nbdist.text import Both, messages, say
+from nbdist.store.paths import open_to_append, write_private
+from nbdist.text import messages, say
 from nbdist.worker.profiler import BY_STEPS
 
 PARTS = ("compute", "communication", "overlapped", "idle")
@@ -85,16 +85,10 @@ def read_profile(directory: RunDirectory, *, complete: bool = False) -> Profile 
     """Return the last profile of a run, once that which is being made is ``complete``."""
     with suppress(OSError, *MALFORMED):
         if complete:
-            os.close(_lock(directory, 0))
+            with open(directory.profile, "rb") as made:
+                fcntl.flock(made, fcntl.LOCK_EX)
         return build(Profile, load_object(directory.profile))
     return None
-
-
-def _lock(directory: RunDirectory, mode: int) -> int:
-    """Hold the lock of the one profile that is made at a time; return the descriptor. Raises OSError."""
-    handle = os.open(directory.control, os.O_RDONLY | os.O_CLOEXEC)
-    fcntl.flock(handle, fcntl.LOCK_EX | mode)
-    return handle
 
 
 def read_trace(directory: RunDirectory) -> bytes | None:
@@ -109,22 +103,21 @@ def start_profile(run: Run, directory: RunDirectory, seconds: float) -> subproce
     Raises UsageMistake for a run that has ended or has one already, and OSError."""
     if run.state.terminal:
         raise UsageMistake(f"{run.label} has already ended: start it with  --profile 10:13")
-    try:
-        lock = _lock(directory, fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UsageMistake(f"{run.label} is being profiled already: wait for that") from None
     entry = str(Path(__file__).parents[1] / "entry.py")
-    try:
+    # the process keeps the lock, until it has replaced the file
+    with open(open_to_append(directory.profile), "ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageMistake(f"{run.label} is being profiled already: wait for that") from None
         process = subprocess.Popen(
             [sys.executable, entry, "feed.profile", str(directory.path), str(seconds)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            pass_fds=[lock],  # the process keeps it
+            pass_fds=[lock.fileno()],
         )
-    finally:
-        os.close(lock)
     threading.Thread(target=process.wait, daemon=True).start()
     return process
 
@@ -167,7 +160,7 @@ def _merged(files: Mapping[int, Path], to: Path) -> Profile:
             with suppress(OSError, *MALFORMED):
                 text = path.read_bytes()
                 trace = loads(text)
-                problems[rank] = trace.get("problem", "no-events")
+                problems[rank] = str(trace.get("problem", "no-events"))
                 # paddle has empty ones, too
                 events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
                 times[rank] = _changes(events)
@@ -190,15 +183,11 @@ def _merged(files: Mapping[int, Path], to: Path) -> Profile:
         ranks=tuple(
             _divided(rank, times[rank], begin, length, cells)
             if rank in times
-            else RankProfile(rank, {}, "", *_problem(problems[rank]))
+            # an exception of the framework as it is
+            else RankProfile(rank, {}, "", *messages("profile").get(code := problems[rank], (code, code)))
             for rank in files
         ),
     )
-
-
-def _problem(code: str) -> Both:
-    """Return why there is no trace; an exception of the framework as it is."""
-    return messages("profile").get(code, Both(code, code))
 
 
 def _changes(events: Sequence[Mapping[str, Any]]) -> list[_Change]:

@@ -12,7 +12,6 @@ import os
 import sys
 import time
 from contextlib import suppress
-from functools import cache
 
 from nbdist.worker.files import put
 
@@ -112,15 +111,11 @@ def step_ended(optimizer: int) -> None:
     if optimizer != _owner:
         return
     _ended += 1
-    if _ended == _window()[0]:
-        _begun = _recording(os.environ["NBDIST_RANK_DIR"], BY_STEPS)
-        next(_begun, None)
-    elif _ended == _window()[1] and _begun is not None:
-        next(_begun, None)
-        _thread.start_new_thread(next, (_begun, None))
-
-
-@cache
-def _window() -> tuple[int, int]:
-    first, _, last = os.environ.get(STEPS, "0:0").partition(":")
-    return int(first), int(last)
+    if window := os.environ.get(STEPS):
+        first, last = map(int, window.split(":"))
+        if _ended == first:
+            _begun = _recording(os.environ["NBDIST_RANK_DIR"], BY_STEPS)
+            next(_begun, None)
+        elif _ended == last and _begun is not None:
+            next(_begun, None)
+            _thread.start_new_thread(next, (_begun, None))
