@@ -167,12 +167,8 @@ def run(words: Sequence[str]) -> int:
             raise UsageMistake(
                 f"{JSON} is for one run, not a sweep: leave it out, and write  nbdist compare --json"
             )
-        with runner.Interrupts(_why, _SIGNALS, raises=False, for_ranks=FOR_THE_RANKS) as interrupts:
-            plan = functools.partial(runner.plan_script, words=program, cwd=os.getcwd())
-            try:
-                return _run_sweep(options, runner.plan_sweep(options, plan), interrupts)
-            except KeyboardInterrupt:
-                return _code(interrupts)
+        plan = functools.partial(runner.plan_script, words=program, cwd=os.getcwd())
+        return _run_sweep(options, lambda: runner.plan_sweep(options, plan))
 
     def planned() -> tuple[Options, runner.Plan]:
         return options, runner.plan_script(options, program, cwd=os.getcwd())
@@ -182,11 +178,7 @@ def run(words: Sequence[str]) -> int:
 
 def scale(scale: runner.Scale) -> int:
     """Run a scale; return the exit code."""
-    with runner.Interrupts(_why, _SIGNALS, raises=False, for_ranks=FOR_THE_RANKS) as interrupts:
-        try:
-            return _run_sweep(Options(), runner.plan_scale(scale), interrupts)
-        except KeyboardInterrupt:
-            return _code(interrupts)
+    return _run_sweep(Options(), lambda: runner.plan_scale(scale))
 
 
 def resume(again: Again) -> int:
@@ -227,18 +219,23 @@ def _run(
     return handle, code
 
 
-def _run_sweep(options: Options, planned: runner.SweepPlan, interrupts: runner.Interrupts) -> int:
-    handle, notes = runner.launch_sweep(planned, interrupts, check=options.check, pruning=_PRUNING)
-    for text in notes:
-        note(text)
-    if options.detach:
-        print(handle.sweep_id, flush=True)
-        _say_what_was_removed()
-        return 0
-    closed = Reason("not-shown", error="its output was closed")
-    code = show_sweep(handle, lambda _: handle.request_stop(closed))
-    _say_what_was_removed()
-    return _code(interrupts) if interrupts.came() else code
+def _run_sweep(options: Options, planned: Callable[[], runner.SweepPlan]) -> int:
+    """Start and show the planned sweep; return the exit code."""
+    with runner.Interrupts(_why, _SIGNALS, raises=False, for_ranks=FOR_THE_RANKS) as interrupts:
+        try:
+            handle, notes = runner.launch_sweep(planned(), interrupts, check=options.check, pruning=_PRUNING)
+            for text in notes:
+                note(text)
+            if options.detach:
+                print(handle.sweep_id, flush=True)
+                code = 0
+            else:
+                closed = Reason("not-shown", error="its output was closed")
+                code = show_sweep(handle, lambda _: handle.request_stop(closed))
+            _say_what_was_removed()
+        except KeyboardInterrupt:
+            return _code(interrupts)
+        return _code(interrupts) if interrupts.came() and not options.detach else code
 
 
 def show_sweep(handle: runner.SweepHandle, on_closed: Callable[[OSError], object]) -> int:

@@ -1,8 +1,4 @@
-"""A scale as it stands: the rates of its points, and why more ranks give less than they could.
-
-Costs are seconds of a rank for a sample, by the parts of a step. What the larger number of ranks adds to
-them is its loss, and the part that adds most is named.
-"""
+"""A scale as it stands: the rates of its points, and why more ranks give less than they could."""
 
 from __future__ import annotations
 
@@ -15,11 +11,10 @@ from nbdist.feed.labels import state_word
 from nbdist.feed.training_view import read_training
 from nbdist.model import Run
 from nbdist.store import RunDirectory
-from nbdist.text import say, size_text
+from nbdist.text import say
 
 _GOOD = 0.9  # of the ideal: nothing to explain
 _AS_FAST = 1.05
-_MAIN = 0.3  # of the loss: less explains nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,24 +57,24 @@ class Scaling:
         )
 
     def _why(self, base: int, last: int, language: str) -> str:
-        """Return what more ranks lost; empty where that is little, or not known."""
-        training, whole_before, whole = self.trainings[last], base / self.rates[base], last / self.rates[last]
+        """Return what more ranks lost; empty where that is little. It is the limit of their training, but for
+        a time of computing that grew more than the others of a rank for a sample."""
+        training = self.trainings[last]
         if training.on_host and not training.mean["wait"]:
             return say("scale.why-alone", language)
-        before, costs = _costs(self.trainings[base], whole_before), _costs(training, whole)
-        more = {part: cost - before[part] for part, cost in costs.items()}
-        part = max(more, key=lambda name: more[name])
-        if self.efficiencies[last] >= _GOOD or more[part] < _MAIN * (whole - whole_before):
+        if self.efficiencies[last] >= _GOOD:
             return ""
-        facts = training.facts
-        return say(
-            f"scale.why-{part}",
-            language,
-            share=round(100 * costs[part] / whole),
-            size=size_text(facts.gradient_bytes) if facts.gradient_bytes else "",
-            workers="" if facts.workers is None else facts.workers,
-            times=costs[part] / (before[part] or costs[part]),
+        limit = training.limit.text(language)
+        before, costs = (
+            {part: share * ranks / self.rates[ranks] for part, share in self.trainings[ranks].mean.items()}
+            for ranks in (base, last)
         )
+        part = max(costs, key=lambda name: costs[name] - before[name])
+        if part == "wait" and training.on_host:
+            return say("scale.why-wait", language, limit=limit)
+        if part not in ("data", "wait", "other"):
+            return say("scale.why-compute", language, times=costs[part] / (before[part] or costs[part]))
+        return limit
 
     def table(self, language: str) -> list[list[str]]:
         """Return the titles, and a row for each run."""
@@ -104,18 +99,6 @@ class Scaling:
             "names": [say(f"scale.{code}", language) for code in ("speedup", "ideal")],
             "sentence": self.sentence(language),
         }
-
-
-def _costs(training: Training, whole: float) -> dict[str, float]:
-    """Divide the ``whole`` time of a sample; with a GPU the host knows that of data alone."""
-    mean = training.mean
-    shares = {"data": mean["data"]}
-    if training.on_host:
-        shares["send"] = min(parts["wait"] for parts in training.parts.values())
-        shares["rank"] = mean["wait"] - shares["send"]
-        shares["compute"] = mean["forward"] + mean["backward"] + mean["optimizer"]
-        shares["other"] = mean["other"]
-    return {part: share * whole for part, share in shares.items()}
 
 
 def scaling_of(runs: Sequence[tuple[Run, RunDirectory]]) -> Scaling:

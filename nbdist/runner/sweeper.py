@@ -27,12 +27,10 @@ from nbdist.model.plan import Plan, Program
 from nbdist.model.sweep import Sweep
 from nbdist.runner.handle import RunHandle
 from nbdist.runner.launching import start
-from nbdist.store import RunDirectory
 from nbdist.store.control import StopRequest, take_requests
 from nbdist.store.journal import write_reserved
 from nbdist.store.paths import SweepDirectory, write_private
 from nbdist.store.run_store import read_sweep
-from nbdist.store.step_records import read_steps
 from nbdist.warm.pool import WarmPool
 
 _TICK = 0.02  # seconds between two looks at the runs
@@ -44,7 +42,6 @@ class Place:
 
     def __init__(self, warm: bool | None, span: float | None = None) -> None:
         """Store the seconds ``span`` after which runs of a scale are ended."""
-        self._clock: SpanClock | None = None
         self._warm = warm
         self._span = span
         self._pool = WarmPool()
@@ -55,7 +52,9 @@ class Place:
     def start(self, plan: Plan, *, more: bool) -> None:
         """Start a run; ``more``: others will follow. Raises NbdistError, with nothing running."""
         self._handle = handle = start(plan, warm=self._warm, pool=self._pool)
-        self._clock = None if self._span is None else SpanClock(handle.directory, self._span)
+        self._trains, self._end = False, inf
+        if self._span is not None:
+            self._end = time.monotonic() + max(self._span, _FIRST_STEPS)
         for note in handle.notes:
             complain(f"{plan.spec.name}: {note}")
         self._plan = plan if more else None
@@ -67,8 +66,7 @@ class Place:
                 run = self._handle.run
                 if not run.state.terminal:
                     self._make_ready(self._handle, run)
-                    if self._clock is not None and self._clock.is_over(run):
-                        self._handle.request_stop(Reason(AT_LIMIT))
+                    self._end_in_time(self._handle, run)
                     return True
             except UnknownRun:
                 pass  # it was deleted, and its supervisor ends it
@@ -82,6 +80,15 @@ class Place:
             self._pool.after(self._plan, warm=self._warm, directory=directory, goes_on=True, hurry=True)
             self._plan = None
 
+    def _end_in_time(self, handle: RunHandle, run: Run) -> None:
+        """Request the end of a scale's run, whose span begins with its first record of steps."""
+        now, steps = time.monotonic(), handle.directory.rank(0, run.attempt).steps
+        if self._span is not None and not self._trains and steps.exists():
+            self._trains, self._end = True, now + self._span
+        if now >= self._end:
+            self._end = inf
+            handle.request_stop(Reason(AT_LIMIT))
+
     def stop(self, reason: Reason) -> None:
         """Request the end of its run, if one goes on."""
         if self._handle is not None:
@@ -91,26 +98,6 @@ class Place:
     def leave(self) -> None:
         """Release the ranks that wait: no other run comes."""
         self._pool.release()
-
-
-class SpanClock:
-    """The time of a scale's run, which begins with the first steps that count (``worker.step_time``)."""
-
-    def __init__(
-        self, directory: RunDirectory, span: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._directory, self._span, self._now = directory, span, clock
-        self._end = clock() + max(span, _FIRST_STEPS)
-        self._trains = False
-
-    def is_over(self, run: Run) -> bool:
-        """Return True once, when the run is to end."""
-        now = self._now()
-        if not self._trains and read_steps(self._directory.rank(0, run.attempt).steps) is not None:
-            self._trains, self._end = True, now + self._span
-        over = now >= self._end
-        self._end = inf if over else self._end
-        return over
 
 
 class Sweeper:

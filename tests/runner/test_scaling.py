@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +11,21 @@ from nbdist import runner
 from nbdist.errors import UnknownRun, UsageMistake
 from nbdist.model import RunState
 from nbdist.model.spec import RANKS, SweepPoint
-from nbdist.runner.sweeper import SpanClock
+from nbdist.runner.sweeps import start_sweep
 from nbdist.verbs.runs import scale
 from nbdist.verbs.verb import NOTEBOOK, Frontend
-from tests.diagnosis.test_training import FACTS, some_steps
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, a_spec, run_ended
 
+TRAINS = """\
+import time, torch
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters())
+while True:
+    model(torch.randn(32, 8)).sum().backward()
+    optimizer.step()
+    time.sleep(0.01)
+"""
 HERE = Frontend(NOTEBOOK, print)
 
 
@@ -76,17 +83,14 @@ def test_what_cannot_be_measured_says_what_to_type(words: str, message: str) -> 
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize(("begins", "over"), [(20, 50), (None, 120)], ids=["a training", "another program"])
-def test_a_run_ends_some_time_after_its_first_steps(home: Path, begins: int | None, over: int) -> None:
-    now = 0.0
-    written = WrittenRun(home).happened(*STARTED)
-    clock = SpanClock(written.directory, 30.0, lambda: now)
-    while not clock.is_over(written.run):
-        now += 1
-        if now == begins:
-            division = some_steps([0, 40, 40, 0, 20, 0])
-            record = {"time": 1.0, "total": division, "recent": division, "facts": FACTS}
-            written.directory.rank(0).steps.write_text(json.dumps(record))
+def test_a_run_ends_some_time_after_its_first_steps(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINS)
 
-    assert now == over
-    assert not clock.is_over(written.run)
+    handle = start_sweep(runner.plan_scale(scale(HERE, words=["1", str(script)], span=0.5)))
+
+    assert handle.wait(120) == "finished"
+    scaling = handle.look().scaling
+    assert scaling is not None
+    assert list(scaling.rates) == [1]
+    assert not list(handle.directory.path.glob("checkpoints/*"))
