@@ -95,19 +95,12 @@ test('a scale is a table of its points, with their speed-up and what it means', 
     ['8', ''],
   ];
   const source = draw((_, label) => opened.push(label));
-  const scale = {
-    table,
-    ranks: [1, 2],
-    speedups: [1, 1.86],
-    names: ['speed-up', 'ideal'],
-    sentence: '1.9 ×',
-  };
+  const scale = { table, sentence: '1.9 ×' };
   act(() => source.send({ ...SWEEP, scale }));
 
   expect(names().map(name => name!.slice(-1))).toEqual(['1', '2', '4', '8']);
   expect(screen.getByText('1.9 ×')).toBeTruthy();
   expect(screen.getAllByRole('cell').map(cell => cell.textContent)).toEqual(['780', '1,455', '–', '–']);
-  expect(screen.getByRole('img', { name: /speed-up/ })).toBeTruthy();
   fireEvent.click(screen.getAllByTitle('lenet-2-aaab')[0]!);
   expect(opened).toEqual(['lenet-2-aaab']);
 });

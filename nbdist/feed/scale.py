@@ -15,6 +15,7 @@ from nbdist.text import say
 
 _GOOD = 0.9  # of the ideal: nothing to explain
 _AS_FAST = 1.05
+_BAR = 20  # characters of the ideal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class Scaling:
             rows[ranks] = [
                 f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}",
                 f"{self.speedups[ranks]:.2f} ×",
-                f"{100 * self.efficiencies[ranks]:.0f} %",
+                _bar(self.efficiencies[ranks]),
                 self.trainings[ranks].limit.text(language),
             ]
         titles = [say(f"scale.{code}", language) for code in codes]
@@ -92,13 +93,12 @@ class Scaling:
 
     def to_dict(self, language: str) -> dict[str, Any]:
         """Return ``scale`` of the page's protocol."""
-        return {
-            "table": self.table(language),
-            "ranks": list(self.rates),
-            "speedups": [round(speedup, 3) for speedup in self.speedups.values()],
-            "names": [say(f"scale.{code}", language) for code in ("speedup", "ideal")],
-            "sentence": self.sentence(language),
-        }
+        return {"table": self.table(language), "sentence": self.sentence(language)}
+
+
+def _bar(efficiency: float) -> str:
+    """Return ``60 % ██████░░░░``."""
+    return f"{100 * efficiency:.0f} % {'█' * round(_BAR * efficiency):░<{_BAR}}"
 
 
 def scaling_of(runs: Sequence[tuple[Run, RunDirectory]]) -> Scaling:

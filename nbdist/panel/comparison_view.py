@@ -175,7 +175,6 @@ def _framed(name: str, body: str) -> str:
 
 _SHARE = 5  # of the duration of a look: the least pause before the next
 _WIDTH, _HEIGHT = 480, 160
-_BAR = 20  # characters of an ideal speed-up
 _DRAWN = 32  # curves
 _COLOURS = 8
 
@@ -299,70 +298,54 @@ def _html_points(points: Comparison, language: str) -> str:
 def _html_curves(points: Comparison, wanted: str) -> str:
     """Return the main metric of the best points in one picture, each curve with its letter at its end."""
     row, _ = main_metric(points, wanted)
-    if row is None:
-        return ""
-    drawn = [
-        (each.letter, _number(each.letter), curve.points)
+    drawn: list[tuple[Compared, list[Point]]] = [
+        (each, [(at, value) for at, value in curve.points if isfinite(at) and isfinite(value)])
         for each in points.runs[:_DRAWN]
         for curve in each.curves
-        if curve.tag == row.name
+        if row is not None and curve.tag == row.name
     ]
-    return _html_lines(clipped(row.name, 80), drawn)
-
-
-def _scale_text(scaling: Scaling, language: str) -> str:
-    """Return the table, with a bar of each efficiency, and the sentence."""
-    bars = {str(n): f"{'█' * round(_BAR * share):░<{_BAR}}" for n, share in scaling.efficiencies.items()}
-    grid = [[*row[:-1], bars.get(row[0], ""), row[-1]] for row in scaling.table(language)]
-    return "\n\n".join(filter(None, [text_table(grid), printable(scaling.sentence(language))]))
-
-
-def _scale_html(scaling: Scaling, language: str) -> str:
-    """Return the sentence, the table, and the speed-up beside the ideal line."""
-    titles, *rows = scaling.table(language)
-    head = "".join(f"<th>{_escaped(title)}</th>" for title in titles)
-    body = "".join(
-        f"<tr>{''.join(f'<td class=n-wrap>{_escaped(cell)}</td>' for cell in row)}</tr>" for row in rows
-    )
-    ideal = [(ranks, ranks / min(scaling.rates)) for ranks in scaling.rates]
-    reached = list(scaling.speedups.items())
-    picture = _html_lines(titles[2], [(say("scale.ideal", language), 1, ideal), ("", 0, reached)])
-    return f"<div>{_escaped(scaling.sentence(language))}</div>{_table(head, body)}{picture}"
-
-
-def _html_lines(name: str, given: Sequence[tuple[str, int, Sequence[Point]]]) -> str:
-    """Return lines in one picture, each with its label at its end, and its colour by number."""
-    drawn = [
-        (label, number, [(at, value) for at, value in points if isfinite(at) and isfinite(value)])
-        for label, number, points in given
-    ]
-    places = list(chain.from_iterable(points for *_, points in drawn))
-    if len(set(places)) < 2:
+    places = list(chain.from_iterable(curve for _, curve in drawn))
+    if row is None or len(places) < 2:
         return ""
     (left, right), (low, high) = (_range([place[axis] for place in places]) for axis in (0, 1))
 
-    def line(label: str, number: int, curve: Sequence[Point]) -> str:
+    def line(each: Compared, curve: Sequence[Point]) -> str:
         spots = [
             (
-                4 + (at - left) / (right - left) * (_WIDTH - 44),
+                4 + (at - left) / (right - left) * (_WIDTH - 24),
                 _HEIGHT - 4 - (value - low) / (high - low) * (_HEIGHT - 12),
             )
             for at, value in (curve[at] for at in picked(len(curve), _WIDTH // 2))
         ]
-        colour = f"var(--n-{number % _COLOURS})"
+        colour = f"var(--n-{_number(each.letter) % _COLOURS})"
         path, (x, y) = " ".join(f"{x:.0f},{y:.1f}" for x, y in spots), spots[-1]
         return (
             f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{path}"></polyline>'
-            f'<text x="{x + 3:.0f}" y="{y + 4:.1f}" fill="{colour}" font-size="11">{label}</text>'
+            f'<text x="{x + 3:.0f}" y="{y + 4:.1f}" fill="{colour}" font-size="11">{each.letter}</text>'
         )
 
-    lines = "".join(line(*each) for each in drawn if each[2])
-    name = html.escape(name)
+    lines = "".join(line(each, curve) for each, curve in drawn if curve)
+    name = html.escape(clipped(row.name, 80))
     return (
         f'<div><b>{name}</b> <span class="n-muted">{number_text(low)} – {number_text(high)}</span></div>'
         f'<svg role="img" aria-label="{name}" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
         f'style="max-width:100%">{lines}</svg>'
     )
+
+
+def _scale_text(scaling: Scaling, language: str) -> str:
+    """Return the table, and the sentence."""
+    table = text_table(scaling.table(language))
+    return "\n\n".join(filter(None, [table, printable(scaling.sentence(language))]))
+
+
+def _scale_html(scaling: Scaling, language: str) -> str:
+    """Return the same."""
+    titles, *rows = scaling.table(language)
+    head = "".join(f"<th>{_escaped(title)}</th>" for title in titles)
+    cells = ("".join(f"<td class=n-wrap>{_escaped(cell)}</td>" for cell in row) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    return f"<div>{_escaped(scaling.sentence(language))}</div>{_table(head, body)}"
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

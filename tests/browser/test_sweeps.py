@@ -137,7 +137,7 @@ def test_a_scale_is_asked_for_in_the_sidebar_and_drawn_below_its_cell(
         panel = lab.cell(2).locator(".nbdist-sweep")
         expect(panel).to_contain_text("2 of 2", timeout=90_000)
         expect(panel).to_contain_text(re.compile(r"2 ranks give \d+\.\d ×"))
-        expect(panel.locator(".uplot")).to_have_count(1)
+        expect(panel.locator("tbody")).to_contain_text("█")
         assert panel.locator("tbody tr").nth(1).locator("td").first.inner_text() != "–"
         for theme in ("Light", "Dark"):
             lab.change_theme(f"JupyterLab {theme}")
@@ -145,4 +145,4 @@ def test_a_scale_is_asked_for_in_the_sidebar_and_drawn_below_its_cell(
             page.screenshot(path=pictures / f"scale-{theme.lower()}.png")
         lab.save()
         (data,) = saved(lab.path, page, 2)
-        assert "<svg" in "".join(data["text/html"])
+        assert "█" in "".join(data["text/html"])

@@ -49,8 +49,8 @@ def test_points_without_steps_are_in_the_table(home: Path) -> None:
 
     assert text.splitlines()[1].endswith(" Finished")
     bar = "█" * 12 + "░" * 8
-    assert f"4      768        1.20 ×    60 %        {bar}  the computation takes 86 %" in text
+    assert f"4      768        1.20 ×    60 % {bar}   the computation takes 86 %" in text
     assert text.splitlines()[-1].startswith("4 ranks give 1.2 × the rate of 2 (60 %)")
     assert page.count("<tr>") == 4
-    assert page.count("<polyline") == 2
+    assert bar in page
     assert measured(home, (8, ALONE, 0)).sentence("en").startswith("no steps of a training")

@@ -83,18 +83,8 @@ const standing = fields({
   sort: or(fields({ group: text, name: text, descending: flag }), null),
   /** the points in that order, but for those that have failed, which come last */
   order: listOf(count),
-  /** the points of a scale: a table with its titles, and the speed-up by ranks of those that were measured */
-  scale: or(
-    fields({
-      table: listOf(listOf(text)),
-      ranks: listOf(count),
-      speedups: listOf(number),
-      /** words for the speed-up and its ideal */
-      names: listOf(text),
-      sentence: or(text, ''),
-    }),
-    null,
-  ),
+  /** the points of a scale: a table with its titles, and what it means */
+  scale: or(fields({ table: listOf(listOf(text)), sentence: or(text, '') }), null),
 });
 
 export function sweepNews(given: unknown): SweepNews {

@@ -5,8 +5,6 @@ import { type Buffer, bytes, count, fields, listOf, need, number, oneOf, or, pai
  * columns step, time and one for each rank, NaN where it has no value. For system metrics step is NaN. */
 export type Chart = ReturnType<typeof chartHead> & {
   columns: readonly Float32Array[];
-  /** the name of the axis, where that is neither step nor time */
-  x?: string;
 };
 
 export const chartHead = fields({

@@ -106,7 +106,7 @@ interface ChartProps {
 }
 
 /** Draw a metric: a chart, or of a single point its number. */
-export function ChartView(props: ChartProps): ReactElement {
+function ChartView(props: ChartProps): ReactElement {
   const { chart, runs } = props;
   if (runs || chart.group !== 'metric' || chart.columns[0]!.length > 1) {
     return <Curves {...props} />;

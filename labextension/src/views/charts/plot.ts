@@ -164,14 +164,14 @@ function roomy(_plot: uPlot, least: number | null, most: number | null): uPlot.R
 }
 
 /** Draw the name of the x axis into the corner that the labels of both axes leave free. */
-function nameAxis({ ctx, bbox }: uPlot, { axis, chart, palette }: PlotChoice): void {
+function nameAxis({ ctx, bbox }: uPlot, { axis, palette }: PlotChoice): void {
   const ratio = uPlot.pxRatio;
   ctx.save();
   ctx.font = `${11 * ratio}px ${palette.font}`;
   ctx.fillStyle = palette.quiet;
   ctx.textAlign = 'right';
   ctx.textBaseline = 'top';
-  ctx.fillText(chart.x ?? words[axis], bbox.left - 20 * ratio, bbox.top + bbox.height + 4 * ratio);
+  ctx.fillText(words[axis], bbox.left - 20 * ratio, bbox.top + bbox.height + 4 * ratio);
   ctx.restore();
 }
 

@@ -1,9 +1,7 @@
-/** One program on several numbers of ranks: the sentence, a table, and the speed-up beside the ideal. */
-import { type ReactElement, useMemo } from 'react';
+/** One program on several numbers of ranks: the sentence, and a table with a bar of each efficiency. */
+import { type ReactElement } from 'react';
 
 import { type SweepNews } from '../../model/comparison';
-import type { Chart } from '../../protocol/charts';
-import { ChartView } from '../charts/Metrics';
 import { Mark } from '../Marks';
 
 type Scale = NonNullable<SweepNews['scale']>;
@@ -11,13 +9,11 @@ type Scale = NonNullable<SweepNews['scale']>;
 interface ScaleProps {
   scale: Scale;
   runs: SweepNews['runs'];
-  height: number;
   onOpen: (runId: string, from: Element) => void;
 }
 
-export function ScaleView({ scale, runs, height, onOpen }: ScaleProps): ReactElement {
-  const { table, names, sentence } = scale;
-  const chart = useMemo(() => chartOf(scale), [scale]);
+export function ScaleView({ scale, runs, onOpen }: ScaleProps): ReactElement {
+  const { table, sentence } = scale;
   const cells = (row: readonly string[]) => row.slice(1).map((cell, at) => <td key={at}>{cell || '–'}</td>);
   return (
     <>
@@ -53,28 +49,6 @@ export function ScaleView({ scale, runs, height, onOpen }: ScaleProps): ReactEle
           </tbody>
         </table>
       </div>
-      {scale.ranks.length > 1 && (
-        <div className="nbdist-compare-curves" data-page="metrics">
-          <ChartView chart={chart} runs={{ names, letters: ['', names[1]!], height }} />
-        </div>
-      )}
     </>
   );
-}
-
-/** Return the speed-up and its ideal as curves over the number of ranks. */
-function chartOf({ ranks, speedups, names }: Scale): Chart {
-  const ideal = ranks.map(count => count / ranks[0]!);
-  return {
-    tag: names[0]!,
-    kind: 'ranks',
-    group: 'metric',
-    unit: '',
-    ranks: [0, 1],
-    last: speedups.slice(-1),
-    // the option, for which there is room in any language
-    x: '-n',
-    highest: null,
-    columns: [ranks, ranks, speedups, ideal].map(each => Float32Array.from(each)),
-  };
 }

@@ -92,7 +92,7 @@ export function SweepPanel({ source }: { source: SweepSource }): ReactElement {
         </div>
       )}
       {sweep.scale ? (
-        <ScaleView scale={sweep.scale} runs={runs} height={PLOT_PX} onOpen={open} />
+        <ScaleView scale={sweep.scale} runs={runs} onOpen={open} />
       ) : (
         <ComparedRuns
           compared={sweep}
