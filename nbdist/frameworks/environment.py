@@ -88,16 +88,12 @@ def inherited(environ: Mapping[str, str], world_size: int, *, gpus: bool = False
     if kept.get("MPLBACKEND", "").startswith(_INLINE_BACKENDS):
         # the ranks show figures (worker.figures), their children do not
         kept |= {"MPLBACKEND": "agg", "NBDIST_FIGURES": "inline"}
-    kept = with_threads(kept, world_size)
+    if world_size > 1:
+        kept.setdefault("OMP_NUM_THREADS", "1")
     kept.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")  # as torchrun does
     if not gpus:
         kept.setdefault("ACCELERATE_USE_CPU", "true")
     return kept
-
-
-def with_threads(environment: Mapping[str, str], world_size: int) -> dict[str, str]:
-    """Return the variables with one thread for each of several ranks, unless they have another number."""
-    return {**({"OMP_NUM_THREADS": "1"} if world_size > 1 else {}), **environment}
 
 
 def rank_environment(place: Placement, backend: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from nbdist import config
 from nbdist.errors import UnknownRun, UsageMistake
@@ -25,20 +24,7 @@ from nbdist.worker.checkpoints import finished
 from nbdist.worker.result_files import CALL
 
 
-def resume_plan(handle: RunHandle, changes: Sequence[str] = (), **place: Any) -> tuple[Options, Plan]:
-    """Plan a run that resumes an ended one, as ``plan_again`` does."""
-    run = handle.run
-    if run.spec.sweep is not None and run.spec.sweep.of_scale:
-        raise UsageMistake(
-            f"{run.label} was a run of a scale, whose checkpoints are not kept: name another one, see  "
-            "%dist_status"
-        )
-    chosen, planned = plan_again(handle, changes, **place)
-    own = replace(planned.spec, resumed=run.run_id, sweep=run.spec.sweep)
-    return chosen, replace(planned, spec=own, notes=(*planned.notes, *_notes(run, own)))
-
-
-def plan_again(
+def resume_plan(
     handle: RunHandle,
     changes: Sequence[str] = (),
     *,
@@ -47,9 +33,9 @@ def plan_again(
     cell_id: str = "",
     namespace: Namespace | None = None,
 ) -> tuple[Options, Plan]:
-    """Plan the program of an ended run once more, with ``changes`` of its options, as words, typed in
-    ``notebook`` and ``cell_id`` (else in the run's). ``namespace`` has the inputs that the run did not keep.
-    Raises as ``plan``."""
+    """Plan a run that resumes an ended one, with ``changes`` of its options, as words, typed in ``notebook``
+    and ``cell_id`` (else in the run's). ``namespace`` has the inputs that the run did not keep. Raises as
+    ``plan``."""
     run, directory = handle.run, handle.directory
     spec = run.spec
     if not run.state.terminal:
@@ -91,7 +77,8 @@ def plan_again(
                 spec=replace(planned.spec, inputs=spec.inputs),
                 write_inputs=lambda path: _copy(kept, path),
             )
-    return chosen, planned
+    own = replace(planned.spec, resumed=run.run_id, sweep=spec.sweep)
+    return chosen, replace(planned, spec=own, notes=(*planned.notes, *_notes(run, own)))
 
 
 def check_checkpoints(spec: RunSpec) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from nbdist import config, processes
 from nbdist.devices.usage import cpu_count
 from nbdist.errors import UsageMistake
-from nbdist.frameworks.environment import with_threads
 from nbdist.model import Device
 from nbdist.model.spec import RANKS
 from nbdist.model.sweep import Sweep
@@ -18,7 +17,7 @@ from nbdist.options import parse_words
 from nbdist.runner.handle import RunHandle
 from nbdist.runner.placement import usable_gpus
 from nbdist.runner.planning import new_run_id, plan_script, ranks_on
-from nbdist.runner.resuming import plan_again
+from nbdist.runner.resuming import resume_plan
 from nbdist.runner.sweeps import SweepPlan, sweeps_store
 from nbdist.text import say
 
@@ -36,12 +35,12 @@ class Scale:
 
 
 def plan_scale(scale: Scale, **place: Any) -> SweepPlan:
-    """Plan a scale, and write nothing. ``place`` is as of ``plan_again``. Raises as that."""
+    """Plan a scale, and write nothing. ``place`` is as of ``resume_plan``. Raises as that."""
     if scale.handle is None:
         place.pop("namespace", None)
         planned = plan_script(parse_words(scale.changes), scale.program, cwd=os.getcwd(), **place)
     else:
-        planned = plan_again(scale.handle, scale.changes, **place)[1]
+        planned = resume_plan(scale.handle, scale.changes, **place)[1]
     if planned.spec.engine or planned.spec.nodes > 1:
         raise UsageMistake("a scale runs on this machine alone, and that run was on others: name a script")
     # the GPUs of the run, then the other ones
@@ -66,6 +65,7 @@ def plan_scale(scale: Scale, **place: Any) -> SweepPlan:
         retries=0,
         pull=(),
         log_dir="",
+        resumed="",
     )
     point = scale.handle.run.spec.sweep if scale.handle else None
     values = point.values if point else {}
@@ -83,6 +83,6 @@ def plan_scale(scale: Scale, **place: Any) -> SweepPlan:
     )
     line = say("scale.begins", config.language(), label=sweep.label, counts=counts, seconds=scale.span)
     # each rank has as many threads as each other one: alone it would compute in all cores
-    environment = with_threads(planned.environment, max(counts))
+    environment = {"OMP_NUM_THREADS": "1", **planned.environment}
     first = replace(planned, spec=sweep.run_of(0, created=created), environment=environment)
     return SweepPlan(sweep=sweep, first=first, notes=(line, *filter(None, [planned.pushed])))

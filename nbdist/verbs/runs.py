@@ -402,9 +402,13 @@ class Again:
 
 
 def resume(_: Frontend, *, words: Sequence[str]) -> Again:
-    """Split the words of ``resume``. Raises UnknownRun."""
+    """Split the words of ``resume``. Raises UnknownRun, and UsageMistake for a run of a scale."""
     before, named = options_first(words)[::2]
     handle = runner.attach(named[0] if named else None)
+    if (point := handle.run.spec.sweep) is not None and point.of_scale:
+        raise UsageMistake(
+            f"{handle.run.label} was a run of a scale, which keeps no checkpoints: name another"
+        )
     return Again(handle=handle, changes=(*before, *named[1:]))
 
 

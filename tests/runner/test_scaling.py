@@ -12,7 +12,7 @@ from nbdist.errors import UnknownRun, UsageMistake
 from nbdist.model import RunState
 from nbdist.model.spec import RANKS, SweepPoint
 from nbdist.runner.sweeps import start_sweep
-from nbdist.verbs.runs import scale
+from nbdist.verbs.runs import resume, scale
 from nbdist.verbs.verb import NOTEBOOK, Frontend
 from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, a_spec, run_ended
@@ -45,7 +45,7 @@ def ended(home: Path, run_id: str, point: SweepPoint) -> WrittenRun:
 def test_a_scale_is_of_a_run_or_of_one_of_another_scale(home: Path) -> None:
     point = SweepPoint(sweep="20261120-141503-lenet-k3f9", number=0, values={"lr": "0.1", RANKS: "2"})
     first = ended(home, "20261120-141503-lenet-aaaa", replace(point, values={"lr": "0.1"}))
-    other = ended(home, "20261120-141504-lenet-n2-aaab", point)
+    ended(home, "20261120-141504-lenet-n2-aaab", point)
 
     planned = runner.plan_scale(
         scale(HERE, words=["4,2,2", "--env", "A=1", first.directory.path.name], span=30.0)
@@ -65,7 +65,7 @@ def test_a_scale_is_of_a_run_or_of_one_of_another_scale(home: Path) -> None:
     assert (runs[0].resumed, runs[0].detached) == ("", False)
     assert runner.plan_scale(scale(HERE, words=[], span=30.0)).sweep.name == "lenet"
     with pytest.raises(UsageMistake, match="was a run of a scale"):
-        runner.resume_plan(runner.attach(other.spec.run_id))
+        resume(HERE, words=[])
 
 
 @pytest.mark.parametrize(
