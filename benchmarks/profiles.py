@@ -26,7 +26,7 @@ from typing import Any
 
 from common import Goal, Machine, Samples, rounded, table, write_results
 
-from nbdist.feed.profile import PARTS, _Times
+from nbdist.feed.profile import _changes, _divided
 
 CASES = {"computing": (12, 0.002), "sleeping": (3, 0.03), "waiting for rank 1": (6, 0.004)}
 """Products of matrices in a step, and seconds of sleep."""
@@ -97,9 +97,10 @@ def measure(home: Path, number: int, case: str, samples: Samples) -> None:
             spent = (min(end, step[number + 1]) - max(begin, step[number]) for step in truth["steps"])
             share = sum(seconds for seconds in spent if seconds > 0) / (end - begin)
             samples.add(case, TIMERS, rank["rank"], 100 * abs(rank["parts"][part] - share))
-        times = _Times(events_of(theirs))
-        share = truth["operators"] / (times.end - times.begin)
-        samples.add(case, PROFILER, rank["rank"], 100 * abs(times.shares()["compute"] - share))
+        changes = _changes(events_of(theirs))
+        begin, seconds = changes[0][0], changes[-1][0] - changes[0][0]
+        parts = _divided(0, changes, begin, seconds, 1).parts
+        samples.add(case, PROFILER, rank["rank"], 100 * abs(parts["compute"] - truth["operators"] / seconds))
 
 
 def measure_traces(folder: Path, samples: Samples) -> None:
@@ -112,13 +113,10 @@ def measure_traces(folder: Path, samples: Samples) -> None:
         kernels = table[table["stream"].ne(-1)]
         theirs = analysis.get_temporal_breakdown(visualize=False).iloc[0]
         begin, seconds = (kernels.ts.min() + analysis.t.min_ts) / 1e6, theirs["kernel_time(us)"] / 1e6
-        times = _Times(events_of(json.loads(gzip.decompress(path.read_bytes()))))
-        spans = [
-            min(last, begin + seconds) - max(first, begin)
-            for first, last, part in times._spans
-            if PARTS[part] in ("compute", "overlapped")
-        ]
-        share = 100 * sum(span for span in spans if span > 0) / seconds
+        changes = _changes(events_of(json.loads(gzip.decompress(path.read_bytes()))))
+        within = [(min(max(at, begin), begin + seconds), *change) for at, *change in changes]
+        parts = _divided(0, within, begin, seconds, 1).parts
+        share = 100 * (parts["compute"] + parts["overlapped"])
         samples.add(path.name.partition(".json")[0], HTA, 0, abs(share - theirs["compute_time_pctg"]))
 
 
