@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite
+from contextlib import suppress
 from typing import Any
 
 from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, as_int
 from nbdist.programs.sources import Sources
 from nbdist.store import RunDirectory
-from nbdist.store.metrics import LineReader, decoded
+from nbdist.store.step_records import StepRecord, read_records
 from nbdist.text import Both, both
 
 _PERIOD = 1.0
@@ -57,30 +56,6 @@ def share_fix(library: str, sampler: str) -> tuple[str, str]:
     return "same-own-share", _SHARE_OF_BATCHES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Batch:
-    """A batch: ``at`` is the line that made its loader, ``sampler`` the sampler's type, ``share`` the share
-    it takes."""
-
-    digest: int
-    library: str
-    at: tuple[str, int] | None
-    sampler: str
-    share: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parameters:
-    """Sums of sampled absolute values, one for each tensor, which may differ by the part ``within``."""
-
-    sums: tuple[float, ...]
-    within: float
-
-    def differs(self, other: _Parameters) -> bool:
-        within = max(self.within, other.within)
-        return any(abs(a - b) > within * max(a, b) for a, b in zip(self.sums, other.sums, strict=True))
-
-
 class MistakeReader:
     """The mistakes of one run's current attempt, read as its ranks write notes; each is reported once."""
 
@@ -96,89 +71,50 @@ class MistakeReader:
         if len(run.ranks) < 2 or run.spec.session is not None:
             return ()  # in a session a rank may well do alone what it does
         if run.attempt != self._attempt:
-            self._begin(run)
+            self._attempt, self._complete, self._looked = run.attempt, False, -_PERIOD
+            self._sources = Sources.of(run, self._directory)
+            self._found: dict[str, Both] = {}
         if not self._complete and (run.state.terminal or self._clock() - self._looked >= _PERIOD):
             self._looked = self._clock()
             self._complete = run.state.terminal
-            for rank, reader in self._readers.items():
-                while lines := reader.lines():
-                    self._take(rank, lines)
+            records = read_records(run, self._directory)
+            for record in records.values():
+                with suppress(*MALFORMED):  # a program may have written it
+                    self._take(record)
+            with suppress(*MALFORMED):
+                if len(records) == len(run.ranks) and _are_the_same(
+                    [each.notes for each in records.values()]
+                ):
+                    self._take_batches(records[min(records)])
         return tuple(self._found.values())
 
-    def _begin(self, run: Run) -> None:
-        self._attempt = run.attempt
-        self._sources = Sources.of(run, self._directory)
-        files = {rank.rank: self._directory.rank(rank.rank, run.attempt) for rank in run.ranks}
-        self._readers = {rank: LineReader(file.training) for rank, file in files.items()}
-        self._batches: dict[int, list[_Batch]] = {rank: [] for rank in files}
-        self._parameters: dict[tuple[object, ...], dict[int, _Parameters]] = {}
-        self._found: dict[str, Both] = {}
-        self._looked = -_PERIOD
-        self._complete = False
+    def _take(self, record: StepRecord) -> None:
+        notes = record.notes
+        if "same_order" in notes:
+            self._say("same-order", notes["same_order"])
+        if "uncalled" in notes:
+            self._say("never-shared", notes["uncalled"], **_WRAPPERS[record.facts["framework"]])
 
-    def _take(self, rank: int, lines: list[bytes]) -> None:
-        for note in decoded(lines):
-            try:
-                if "batch" in note:
-                    self._take_batch(rank, note)
-                elif "epoch" in note:
-                    self._say("same-order", _at(note))
-                else:
-                    self._take_parameters(rank, note)
-            except MALFORMED:
-                continue
+    def _take_batches(self, record: StepRecord) -> None:
+        library, sampler = record.facts["framework"], str(record.notes["sampler"])
+        code, fix = share_fix(library, sampler)
+        missing = _SHARES[library][0] if code == "same-batches" else sampler
+        self._say(code, record.notes["place"], sampler=missing, fix=fix)
 
-    def _take_batch(self, rank: int, note: Mapping[str, Any]) -> None:
-        batch = _Batch(
-            digest=as_int(note["digest"]),
-            library=str(note["library"]),
-            at=_at(note),
-            sampler=str(note["sampler"]),
-            share=None if note.get("share") is None else as_int(note["share"]),
-        )
-        self._batches[rank].append(batch)
-        if _are_the_same(list(self._batches.values())):
-            code, fix = share_fix(batch.library, batch.sampler)
-            sampler = _SHARES[batch.library][0] if code == "same-batches" else batch.sampler
-            self._say(code, batch.at, sampler=sampler, fix=fix)
-
-    def _take_parameters(self, rank: int, note: Mapping[str, Any]) -> None:
-        step, group = as_int(note["step"]), [as_int(rank) for rank in note["group"]]
-        here = _Parameters(sums=tuple(float(total) for total in note["sums"]), within=float(note["within"]))
-        # ranks at another step, or with other tensors, cannot be compared
-        key = (str(note["model"]), str(note["of"]), step, *group, len(here.sums))
-        ranks = self._parameters.setdefault(key, {})
-        ranks.setdefault(rank, here)
-        if set(ranks) != set(group):
-            return
-        del self._parameters[key]
-        samples = list(ranks.values())
-        if not all(isfinite(total) for sample in samples for total in sample.sums):
-            return
-        if any(sample.differs(samples[0]) for sample in samples):
-            words = _WRAPPERS[str(note["library"])] | {"model": str(note["name"])}
-            self._say("never-shared", _at(note), step=step, **words)
-
-    def _say(self, why: str, at: tuple[str, int] | None, **fields: object) -> None:
+    def _say(self, why: str, at: Sequence[Any] | None, **fields: object) -> None:
         if why in self._found:
             return
-        if at is None:
-            place = Both("", "")
-        else:
-            name = self._sources.name(at[0])
-            place = both(f"diagnosis.{'line' if name else 'cell-line'}", file=name, line=at[1])
+        place = Both("", "")
+        if at is not None:
+            file, line = at
+            name = self._sources.name(str(file))
+            place = both(f"diagnosis.{'line' if name else 'cell-line'}", file=name, line=as_int(line))
         self._found[why] = both(f"diagnosis.{why}", place=place, **fields)
 
 
-def _at(note: Mapping[str, Any]) -> tuple[str, int] | None:
-    at = note["place"]
-    return None if at is None else (str(at[0]), as_int(at[1]))
-
-
-def _are_the_same(ranks: Sequence[Sequence[_Batch]]) -> bool:
+def _are_the_same(ranks: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether all ranks' first batches are the same, and differ from each other. Single values, single
     batches, and shares with random samples prove nothing."""
-    if len({batch.share for batches in ranks for batch in batches}) > 1:
-        return False
-    digests = {tuple(batch.digest for batch in batches[:_BATCHES]) for batches in ranks}
-    return len(digests) == 1 and len(set(digests.pop())) == _BATCHES
+    digests = {tuple(map(as_int, notes.get("batches", ()))) for notes in ranks}
+    one_share = len({notes.get("share") for notes in ranks}) == 1
+    return one_share and len(digests) == 1 and len(set(digests.pop())) == _BATCHES

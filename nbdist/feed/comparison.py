@@ -19,13 +19,14 @@ from nbdist.diagnosis.training import Training
 from nbdist.feed.curves import Curve, has_diverged, main_tag, picked, read_curves
 from nbdist.feed.explanation import time_spent
 from nbdist.feed.labels import clipped
-from nbdist.feed.training_view import read_records, read_training
+from nbdist.feed.training_view import read_training
 from nbdist.model import Run, RunState
 from nbdist.model.spec import Value
 from nbdist.privacy import Privacy
 from nbdist.store import RunDirectory
 from nbdist.store.metrics import read_hparams
 from nbdist.store.scraped.log import read_points
+from nbdist.store.step_records import read_records
 from nbdist.text import size_text
 from nbdist.version import JSON_VERSION
 from nbdist.worker.result_files import CALL

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nbdist.diagnosis.training import Training, training_of
 from nbdist.model import Run
 from nbdist.store import RunDirectory
-from nbdist.store.step_records import StepRecord, read_steps
+from nbdist.store.step_records import read_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +25,6 @@ class TrainingView:
 
     def lines(self, language: str) -> tuple[str, str]:
         return (self.text_zh, self.limit_zh) if language == "zh" else (self.text, self.limit)
-
-
-def read_records(run: Run, directory: RunDirectory) -> dict[int, StepRecord]:
-    """Return what the ranks of a run have recorded of their training."""
-    records = ((rank.rank, read_steps(directory.rank(rank.rank, run.attempt).steps)) for rank in run.ranks)
-    return {rank: record for rank, record in records if record is not None}
 
 
 def read_training(run: Run, directory: RunDirectory) -> Training | None:

@@ -42,7 +42,6 @@ class RankDirectory:
     debugger = PathBelow("pdb")  # the socket of a held rank, for the commands of debuggers
     importing = PathBelow("importing")  # the framework that is being imported (``worker.framework_hooks``)
     metrics = PathBelow("metrics.jsonl")  # of ``nbdist.log``
-    training = PathBelow("training.jsonl")  # the rank's batches and parameters (``worker.training_probe``)
     steps = PathBelow("steps.json")  # how the time of its steps divides (``worker.step_time``)
     results = PathBelow("results")  # of ``nbdist.result``: a file for each value, and its index
     display = PathBelow("display.jsonl")  # output besides text (``worker.display``)

@@ -11,7 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from nbdist.model import Run
 from nbdist.model.decoding import MALFORMED, as_int, as_time, loads
+from nbdist.store.paths import RunDirectory
 
 PARTS = ("data", "forward", "backward", "wait", "optimizer", "other")
 HOST_PARTS = ("data", "wait", "other")
@@ -44,14 +46,15 @@ class Division:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """A rank's training at ``time`` (Unix seconds): all steps but the first two, the ``recent`` ones, and
-    ``facts``: framework, device, optimizer, parameters, gradient_bytes, lr, lr_first, schedule, and of the
-    DataLoader workers, loader_batch, loader_batches, dataset, shard, and those of ``training_facts``."""
+    """A rank's training at ``time`` (Unix seconds): all steps but the first two, the ``recent`` ones,
+    ``facts`` (framework, device, optimizer, parameters, gradient_bytes, lr, lr_first, schedule, and those of
+    ``worker.training_facts``), and ``notes`` of ``worker.training_probe``, as the rank wrote them."""
 
     time: float
     total: Division
     recent: Division
     facts: Mapping[str, Any]
+    notes: Mapping[str, Any]
 
     @property
     def on_host(self) -> bool:
@@ -76,9 +79,16 @@ def read_steps(path: Path) -> StepRecord | None:
             total=_division(data["total"], on_host=on_host),
             recent=_division(data["recent"], on_host=on_host),
             facts=MappingProxyType(facts),
+            notes=MappingProxyType(dict(data.get("notes", ()))),
         )
     except (OSError, *MALFORMED):
         return None
+
+
+def read_records(run: Run, directory: RunDirectory) -> dict[int, StepRecord]:
+    """Return what the ranks of a run have recorded of their training."""
+    records = ((rank.rank, read_steps(directory.rank(rank.rank, run.attempt).steps)) for rank in run.ranks)
+    return {rank: record for rank, record in records if record is not None}
 
 
 def _is_plain(value: object) -> bool:

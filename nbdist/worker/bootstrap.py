@@ -152,8 +152,6 @@ def _change_libraries() -> None:
         after_import(name, _late("adaptations", "adapt"))
     for name in ("torch", "paddle"):
         after_import(name, _late("step_hooks", "watch"))
-        if os.environ.get("WORLD_SIZE", "1") != "1":
-            after_import(name, _late("training_probe", "watch"))
 
 
 def _finish(channel: Channel, order: Order) -> None:

@@ -38,19 +38,18 @@ class GradientExchanges:
         ]
 
     def begin(self, model: Any) -> None:
-        """Note whether the pass that comes exchanges gradients."""
+        """Note whether the pass that comes exchanges gradients; replace the hooks of the first pass."""
+        if self._order:
+            self._settle()
         self._synchronizes = model.require_backward_grad_sync if self._is_torch else model.grad_need_sync
 
     def _learn(self, number: int, _: object) -> None:
         self._order.append(number)
 
-    def settle(self) -> bool:
-        """Replace the hooks of the first pass; return whether there was one, or is none to come."""
-        if not self._order:
-            return not self._hooks
+    def _settle(self) -> None:
         for hook in self._hooks:
             hook.remove()
-        numbers = list(dict.fromkeys(self._order))
+        numbers, self._order = list(dict.fromkeys(self._order)), []
         places, end = {number: place for place, number in enumerate(numbers)}, len(numbers) - 1
         last = {max((places[n] for n in group if n in places), default=end) for group in self._groups}
         for place in sorted(last - {end}):
@@ -58,7 +57,6 @@ class GradientExchanges:
             self._parameters[numbers[place + 1]].register_hook(self._goes_on)
         self._parameters[numbers[end]].register_hook(self._ends)
         self._parameters = []
-        return True
 
     def _waits(self, _: object) -> None:
         self._since = time.perf_counter_ns() if self._synchronizes else 0

@@ -12,7 +12,7 @@ import sys
 import time
 import weakref
 from _thread import allocate_lock, get_ident
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
@@ -21,10 +21,20 @@ from nbdist.worker import profiler
 from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.gradient_exchanges import GradientExchanges
 from nbdist.worker.step_time import NAME, StepRecord, StepTimer
-from nbdist.worker.training_facts import LONGEST, SILENT, TrainingNotes, count, loader_facts, model_facts
+from nbdist.worker.training_facts import (
+    LONGEST,
+    SILENT,
+    TrainingNotes,
+    count,
+    data_order,
+    loader_facts,
+    model_facts,
+)
+from nbdist.worker.training_probe import TrainingProbe, program_line
 
 _clock = time.perf_counter_ns
 _DEEPEST = 4
+_CHECKED_STEP = 8  # by then a wrapper has been called, or gradients have been averaged by hand
 
 _COLLECTIVES = (
     *("all_gather", "all_gather_into_tensor", "all_gather_object", "all_gather_single", "all_reduce"),
@@ -48,34 +58,25 @@ class _Steps:
     optimizer's step is going on, and those within it do not count.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, ranks: int) -> None:
         self.timer = timer = StepTimer(_clock())
-        self.notes = TrainingNotes(timer)
-        self.record = StepRecord(path, timer, self._facts)
+        self.probe = TrainingProbe(ranks)
+        self.notes = TrainingNotes(timer, self.probe)
+        self.record = StepRecord(path, timer, self._describe)
         self.pid = os.getpid()
         self.writes = allocate_lock()
-        self.on_open = self.on_batch = _ignore
         self._events = timer.events
-        self._went_back, self._enters, self._begins_back = timer.went_back, timer.enters, timer.begins_back
         self._main = get_ident()
-        self._owner = 0
-        self._optimizer = self._latest = _ignore
-        self._known: dict[int, tuple[Callable[[], Any], dict[str, Any]]] = {}  # of optimizers
+        self._optimizer = self._model = _ignore
+        self._known: dict[int, tuple[Callable[[], Any], dict[str, Any], dict[str, Any]]] = {}  # of optimizers
         self._schedules: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self._model = _ignore
-        self._exchanges: Any = None
-        self._models: dict[int, GradientExchanges] = {}
-        self._learning: list[GradientExchanges] = []
+        self._models: weakref.WeakKeyDictionary[Any, GradientExchanges] = weakref.WeakKeyDictionary()
         self.begin()
-        os.register_at_fork(after_in_child=self._leave)
 
     def begin(self) -> None:
         """Begin a step: no call goes on."""
-        self._busy = self._back = self._stepping = self._has_batch = False
+        self._busy = self._back = self._stepping = False
         self._events.append((self.timer.pause, _clock()))
-
-    def _leave(self) -> None:
-        self._main = 0  # no thread adds up the events of a forked process
 
     def take(self) -> None:
         """Give the events to the timer and the notes."""
@@ -85,9 +86,13 @@ class _Steps:
                     event = self._events.popleft()
                     event[0](*event[1:])
 
-    def waits(self, name: str = "wait") -> tuple[Any, Any]:
-        """Return the hooks of a collective."""
-        return functools.partial(self.begin_wait, name), self.end_wait
+    def hooks(self, what: str, name: str) -> tuple[Any, Any]:
+        """Return those of a kind of calls; collectives are told by their names."""
+        begin, end = getattr(self, f"begin_{what}"), getattr(self, f"end_{what}", _ignore)
+        return functools.partial(begin, name) if what == "wait" else begin, end
+
+    def _is_outermost(self) -> bool:
+        return not (self._busy or self._back or get_ident() != self._main)
 
     def begin_wait(self, name: str, given: Given, named: Named) -> int:
         if self._busy or get_ident() != self._main:
@@ -95,6 +100,8 @@ class _Steps:
         if name not in SILENT:
             shape = getattr((given or (*named.values(), None))[0], "shape", ())
             self._events.append((self.notes.tells, name, shape, self._back))
+            if self.probe.looks:
+                self.probe.exchanges(name)
         if named and (named.get("async_op") or not named.get("sync_op", True)):
             return 0
         self._busy = True
@@ -104,17 +111,25 @@ class _Steps:
         self._busy = False
         self._events.append((self.timer.waited, begun, _clock()))
 
-    def begin_open(self, *_: Any) -> int:
-        counts = not (self._busy or self._back or get_ident() != self._main)
-        return _clock() if counts else 0
+    def begin_make(self, given: Given, _: Named) -> int:
+        self.probe.places[given[0]] = program_line()
+        return 0
+
+    def begin_open(self, given: Given, _: Named) -> int:
+        if not self._is_outermost():
+            return 0
+        self._order = data_order(given[0])
+        return _clock()
 
     def end_open(self, begun: int, given: Given, iterator: Any) -> None:
-        self._events.append((self.timer.opened, id(iterator), begun, _clock()))
-        self._events.append((self.notes.opens, id(iterator), loader_facts(given[0])))
-        self.on_open(given[0], iterator)
+        key, now, place = id(iterator), _clock(), self.probe.places.get(given[0])
+        facts = loader_facts(given[0])
+        self._events.append((self.timer.opened, key, begun, now))
+        self._events.append((self.notes.opens, key, facts, self._order, place))
+        self.probe.loaders[iterator] = {"place": place, "sampler": facts["sampler"], "share": facts["share"]}
 
     def begin_fetch(self, *_: Any) -> int:
-        if self._busy or self._back or get_ident() != self._main:
+        if not self._is_outermost():
             return 0
         self._busy = True
         return _clock()
@@ -123,9 +138,8 @@ class _Steps:
         now, self._busy, iterator = _clock(), False, given[0]
         samples = None if batch is None else _samples(batch)
         self._events.append((self._fetched, id(iterator), begun, now, samples))
-        if batch is not None:
-            self._has_batch = True
-            self.on_batch(iterator, batch)
+        if self.probe.looks and batch is not None:
+            self.probe.reads(iterator, batch)
 
     def _fetched(self, iterator: int, begun: int, now: int, samples: int | None) -> None:
         if samples is not None:
@@ -134,20 +148,22 @@ class _Steps:
         self.timer.fetched(iterator, begun, now, samples)
         self.notes.reads(iterator, samples)
 
+    def begin_wrap(self, given: Given, _: Named) -> int:
+        self.probe.wrapped[given[0]] = program_line()
+        return 0
+
     def begin_call(self, given: Given, named: Named) -> int:
         """Take the call of a wrapped model."""
-        if self._busy or self._back or get_ident() != self._main:
+        if not self._is_outermost():
             return 0
         model = given[0]
-        if self._model() is not model:
-            self._exchanges = self._models.get(id(model))
-            if self._exchanges is None or self._exchanges.model() is not model:
-                self._exchanges = self._models[id(model)] = GradientExchanges(self.timer, model)
-                self._learning.append(self._exchanges)
-            self._model = self._exchanges.model
-        self._exchanges.begin(model)
-        samples = _samples(given[1:] or named) if self.notes.looks or not self._has_batch else 0
-        self._events.append((self._called, _clock(), samples))
+        if (exchanges := self._models.get(model)) is None:
+            exchanges = self._models[model] = GradientExchanges(self.timer, model)
+        exchanges.begin(model)
+        self._model = exchanges.model
+        self._events.append((self._called, _clock(), _samples(given[1:] or named)))
+        if self.probe.looks:
+            self.probe.calls(model, (given[1:], named))
         return 0
 
     def _called(self, now: int, samples: int) -> None:
@@ -156,52 +172,53 @@ class _Steps:
             self.timer.pending[0] = 0, samples
         self.notes.calls(samples)
 
+    def begin_split(self, *_: Any) -> int:
+        self.probe.is_split = True
+        return 0
+
     def begin_backward(self, *_: Any) -> int:
-        if self._busy or self._back or get_ident() != self._main:
+        if not self._is_outermost():
             return 0
         self._back = True
         now = _clock()
-        self._events.append((self._begins_back, now))
+        self._events.append((self.timer.begins_back, now))
         return now
 
     def end_backward(self, *_: Any) -> None:
-        self._back = self._has_batch = False
-        self._events.append((self._went_back, _clock()))
+        self._back = False
+        self._events.append((self.timer.went_back, _clock()))
 
     def begin_step(self, given: Given, _: Named) -> int:
         if self._stepping or get_ident() != self._main:
             return 0
         self._stepping = True
         now = _clock()
-        self._events.append((self._enters, id(given[0]), now))
+        self._events.append((self.timer.enters, id(given[0]), now))
         return now
 
     def end_step(self, _: int, given: Given, __: Any) -> None:
         now, self._stepping, optimizer = _clock(), False, given[0]
-        if self._learning:
-            self._learning = [exchanges for exchanges in self._learning if not exchanges.settle()]
-        if self._latest() is not optimizer:
-            self._meet(optimizer)
+        known = self._known.get(id(optimizer))
+        if known is None or known[0]() is not optimizer:
+            # its process group may go before the record is written
+            uncalled = self.probe.uncalled(parameters_of(optimizer))
+            self._known[id(optimizer)] = weakref.ref(optimizer), self._facts_of(optimizer), uncalled
         self._events.append((self._left, now, id(optimizer), _learning_rate(optimizer)))
+        if self.probe.looks:
+            self.probe.steps()
         profiler.step_ended(id(optimizer))
 
-    def _meet(self, optimizer: Any) -> None:
-        """Note the facts of an optimizer, whose process group may go before the record is written."""
-        with suppress(Exception):  # an optimizer may be of any kind
-            self._latest = weakref.ref(optimizer)
-            known = self._known.get(id(optimizer))
-            if known is None or known[0] is not self._latest:
-                self._known[id(optimizer)] = self._latest, self._facts_of(optimizer)
-
     def _left(self, now: int, optimizer: int, rate: float | None) -> None:
-        if self.timer.leaves(now):
-            self._owner = optimizer
-            self._optimizer, facts = self._known[optimizer]
+        step = self.timer.leaves(now)
+        if step == 1:
+            self._optimizer, facts, self._uncalled = self._known[optimizer]
             self.notes.begins(dict(facts))
-        if self._owner == optimizer:
+        if step:
             self.notes.steps(rate)
+        if step == _CHECKED_STEP and not self._models and not self.notes.has_exchanged:
+            self.probe.notes |= self._uncalled
 
-    def note_schedule(self, given: Given, named: Named) -> int:
+    def begin_schedule(self, given: Given, named: Named) -> int:
         self._schedules[named.get("optimizer") or given[1]] = type(given[0]).__name__[:LONGEST]
         return 0
 
@@ -209,30 +226,28 @@ class _Steps:
         """Return the facts of a training at its first step."""
         parameters = [parameter for parameter in parameters_of(optimizer) if _trains(parameter)]
         sizes = [(count(parameter.shape), int(parameter.element_size())) for parameter in parameters]
-        framework = "torch" if hasattr(optimizer, "param_groups") else "paddle"
-        device = _device(parameters[0]) if parameters else ""
         known: dict[str, Any] = {
-            "framework": framework,
-            "device": device,
+            "framework": "torch" if hasattr(optimizer, "param_groups") else "paddle",
+            "device": _device(parameters[0]) if parameters else "",
             "optimizer": type(optimizer).__name__[:LONGEST],
             "parameters": sum(count for count, _ in sizes),
             "gradient_bytes": sum(count * size for count, size in sizes),
             "lr_first": _learning_rate(optimizer),
             "schedule": self._schedule_of(optimizer),
         }
-        return known | model_facts(self._model())
+        return known | model_facts(self._model(), self.probe)
 
     def _schedule_of(self, optimizer: Any) -> str | None:
         rate = getattr(optimizer, "_learning_rate", None)
         return type(rate).__name__ if hasattr(rate, "last_lr") else self._schedules.get(optimizer)
 
-    def _facts(self) -> dict[str, Any]:
-        """Return the facts as they are now; the listener's thread asks."""
+    def _describe(self) -> dict[str, Any]:
+        """Return the facts and notes as they are now; the listener's thread asks."""
         optimizer, facts = self._optimizer(), self.notes.facts
         if optimizer is not None:  # else those that were known last
             facts |= {"lr": _learning_rate(optimizer), "schedule": self._schedule_of(optimizer)}
         facts.update(self.notes.loader(self.timer.trained))
-        return dict(facts)
+        return {"facts": dict(facts), "notes": dict(self.probe.notes)}
 
 
 def _ignore(*_: Any) -> Any:
@@ -285,18 +300,15 @@ _steps: _Steps | None = None
 
 def watch(library: ModuleType) -> None:
     """Time this rank's training by torch or paddle, once that is imported."""
-    if (steps := steps_here()) is not None:
-        for name, action in (_TORCH if library.__name__ == "torch" else _PADDLE).items():
-            after_import(name, functools.partial(action, steps))
-
-
-def steps_here() -> _Steps | None:
-    """Return the training of this process; None where it is no rank."""
     global _steps
     directory = os.environ.get("NBDIST_RANK_DIR")
-    if _steps is None and directory is not None:
-        _steps = _Steps(os.path.join(directory, NAME))
-    return _steps
+    if directory is None:
+        return
+    _steps = _steps or _Steps(os.path.join(directory, NAME), int(os.environ.get("WORLD_SIZE", "1")))
+    for name, path, calls, what in _CALLS[library.__name__]:
+        after_import(name, functools.partial(_install, _steps, path, calls, what))
+    for name, action in _OTHERS[library.__name__]:
+        after_import(name, functools.partial(action, _steps))
 
 
 def write() -> None:
@@ -342,31 +354,21 @@ def _stand_in(
     return call
 
 
-def _replace(owner: Any, name: str, begin: Any, end: Any = _ignore, *, also: Any = None) -> None:
-    """Put a stand-in in the place of a function, ``also`` in a module that has imported it by name."""
-    real: Any = vars(owner).get(name)
-    if callable(real):
-        call = _stand_in(real, begin, end)
-        setattr(owner, name, call)
-        if also is not None and vars(also).get(name) is real:
-            setattr(also, name, call)
+def _install(steps: _Steps, path: str, names: Sequence[str], what: str, module: ModuleType) -> None:
+    """Put stand-ins in the place of functions of a module, or of what is at ``path`` in it."""
+    owner: Any = module
+    for part in filter(None, path.split(".")):
+        owner = getattr(owner, part, None)
+    for name in names:
+        real: Any = getattr(owner, "__dict__", {}).get(name)
+        if callable(real):
+            call = _stand_in(real, *steps.hooks(what, name))
+            setattr(owner, name, call)
+            if vars(module).get(name) is real:  # it has imported it by name
+                setattr(module, name, call)
 
 
-def _torch_backward(steps: _Steps, module: ModuleType) -> None:
-    for name in ("backward", "grad"):
-        _replace(module, name, steps.begin_backward, steps.end_backward)
-
-
-def _torch_collectives(steps: _Steps, package: Any) -> None:
-    module: Any = sys.modules.get("torch.distributed.distributed_c10d", package)
-    for name in _COLLECTIVES:
-        _replace(module, name, *steps.waits(name), also=package)
-    _replace(package, "_broadcast_coalesced", *steps.waits())
-    if (work := getattr(module, "Work", None)) is not None:
-        _replace(work, "wait", *steps.waits())
-
-
-def _torch_optimizers(steps: _Steps, module: Any) -> None:
+def _install_in_torch_optimizers(steps: _Steps, module: Any) -> None:
     # outside of it is torch's profiler, whose frame takes 0.1 ms of a step
     wrap: Any = getattr(module.Optimizer, "profile_hook_step", None)
     if wrap is not None:
@@ -375,61 +377,45 @@ def _torch_optimizers(steps: _Steps, module: Any) -> None:
         )
 
 
-def _torch_schedules(steps: _Steps, module: ModuleType) -> None:
-    for kind in dict.fromkeys(getattr(module, name) for name in _SCHEDULES if hasattr(module, name)):
-        _replace(kind, "__init__", steps.note_schedule)
+def _install_in_paddle_optimizers(steps: _Steps, module: ModuleType) -> None:
+    for name, kind in vars(module).items():
+        if hasattr(kind, "_apply_optimize"):
+            _install(steps, name, ("step", "_apply_optimize"), "step", module)
 
 
-def _torch_loaders(steps: _Steps, module: Any) -> None:
-    _replace(module._BaseDataLoaderIter, "__next__", steps.begin_fetch, steps.end_fetch)
-    _replace(module.DataLoader, "__iter__", steps.begin_open, steps.end_open)
-
-
-def _paddle_core(steps: _Steps, module: Any) -> None:
-    _replace(module.eager, "run_backward", steps.begin_backward, steps.end_backward)
-    if hasattr(module, "task"):
-        _replace(module.task, "wait", *steps.waits())
-
-
-def _paddle_collectives(steps: _Steps, module: Any) -> None:
-    for name in _COLLECTIVES:
-        _replace(module.communication.stream, name, *steps.waits(name))
-    for name in ("barrier", "wait"):
-        _replace(module, name, *steps.waits())
-
-
-def _paddle_loaders(steps: _Steps, module: Any) -> None:
-    for name in ("_DataLoaderIterSingleProcess", "_DataLoaderIterMultiProcess"):
-        _replace(getattr(module, name), "__next__", steps.begin_fetch, steps.end_fetch)
-
-
-def _paddle_optimizers(steps: _Steps, module: ModuleType) -> None:
-    for kind in vars(module).values():
-        if isinstance(kind, type) and hasattr(kind, "_apply_optimize"):
-            for name in ("step", "_apply_optimize"):
-                _replace(kind, name, steps.begin_step, steps.end_step)
-
-
-_TORCH: dict[str, Callable[[_Steps, Any], None]] = {
-    "torch._dynamo.trace_rules": lambda _, module: module.add("nbdist"),
-    "torch.autograd": _torch_backward,
-    "torch.distributed": _torch_collectives,
-    "torch.nn.parallel.distributed": lambda steps, module: _replace(
-        module.DistributedDataParallel, "forward", steps.begin_call
+_CALLS: dict[str, tuple[tuple[str, str, tuple[str, ...], str], ...]] = {
+    "torch": (
+        ("torch.autograd", "", ("backward", "grad"), "backward"),
+        ("torch.distributed", "distributed_c10d", _COLLECTIVES, "wait"),
+        ("torch.distributed", "distributed_c10d.Work", ("wait",), "wait"),
+        ("torch.distributed", "", ("_broadcast_coalesced",), "wait"),
+        ("torch.distributed.device_mesh", "DeviceMesh", ("__init__",), "split"),
+        ("torch.nn.parallel.distributed", "DistributedDataParallel", ("__init__",), "wrap"),
+        ("torch.nn.parallel.distributed", "DistributedDataParallel", ("forward",), "call"),
+        *(("torch.optim.lr_scheduler", kind, ("__init__",), "schedule") for kind in _SCHEDULES),
+        ("torch.utils.data.dataloader", "_BaseDataLoaderIter", ("__next__",), "fetch"),
+        ("torch.utils.data.dataloader", "DataLoader", ("__init__",), "make"),
+        ("torch.utils.data.dataloader", "DataLoader", ("__iter__",), "open"),
     ),
-    "torch.optim.lr_scheduler": _torch_schedules,
-    "torch.optim.optimizer": _torch_optimizers,
-    "torch.utils.data.dataloader": _torch_loaders,
+    "paddle": (
+        ("paddle.base.core", "eager", ("run_backward",), "backward"),
+        ("paddle.base.core", "task", ("wait",), "wait"),
+        ("paddle.distributed", "communication.stream", _COLLECTIVES, "wait"),
+        ("paddle.distributed", "", ("barrier", "wait"), "wait"),
+        ("paddle.distributed.parallel", "DataParallel", ("__init__",), "wrap"),
+        ("paddle.distributed.parallel", "DataParallel", ("forward",), "call"),
+        ("paddle.io.dataloader.dataloader_iter", "_DataLoaderIterSingleProcess", ("__next__",), "fetch"),
+        ("paddle.io.dataloader.dataloader_iter", "_DataLoaderIterMultiProcess", ("__next__",), "fetch"),
+        ("paddle.io.reader", "DataLoader", ("__init__",), "make"),
+        ("paddle.io.reader", "DataLoader", ("__iter__",), "open"),
+    ),
 }
-_PADDLE: dict[str, Callable[[_Steps, Any], None]] = {
-    "paddle.base.core": _paddle_core,
-    "paddle.distributed": _paddle_collectives,
-    "paddle.distributed.parallel": lambda steps, module: _replace(
-        module.DataParallel, "forward", steps.begin_call
+"""The calls of each framework: module, what has them there, their names, and the hooks."""
+
+_OTHERS: dict[str, tuple[tuple[str, Callable[[_Steps, Any], None]], ...]] = {
+    "torch": (
+        ("torch._dynamo.trace_rules", lambda _, module: module.add("nbdist")),
+        ("torch.optim.optimizer", _install_in_torch_optimizers),
     ),
-    "paddle.io.dataloader.dataloader_iter": _paddle_loaders,
-    "paddle.io.reader": lambda steps, module: _replace(
-        module.DataLoader, "__iter__", steps.begin_open, steps.end_open
-    ),
-    "paddle.optimizer": _paddle_optimizers,
+    "paddle": (("paddle.optimizer", _install_in_paddle_optimizers),),
 }

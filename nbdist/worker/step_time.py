@@ -132,8 +132,8 @@ class StepTimer:
         if self.pending:  # a closure is to use it
             self._set_mark(now)
 
-    def leaves(self, now: int) -> bool:
-        """Take its end; return whether a training has begun with it."""
+    def leaves(self, now: int) -> int:
+        """Take its end; return the number of the training's step, 0 for a step of another optimizer."""
         sums, key = self.sums, self._stepping
         within = sums["forward"] + sums["backward"] + sums["wait"] - self._within
         sums["optimizer"] += now - self._entered - within
@@ -142,7 +142,7 @@ class StepTimer:
         if key != self._owner:
             self._others += 1
             if self._owner and self._others < _OTHERS:
-                return False
+                return 0
             self._owner, self._steps = key, 0
         self._others = 0
         self._steps += 1
@@ -153,35 +153,34 @@ class StepTimer:
         if self._steps <= _WARM:
             self.base = totals
         self.totals = totals
-        return self._steps == 1
+        return self._steps
 
 
 class StepRecord:
-    """The file of a rank's steps. ``facts`` returns those of its training."""
+    """The file of a rank's steps. ``describe`` returns its other entries."""
 
-    def __init__(self, path: str, timer: StepTimer, facts: Callable[[], dict[str, Any]]) -> None:
-        self._path, self._timer, self._facts = path, timer, facts
+    def __init__(self, path: str, timer: StepTimer, describe: Callable[[], dict[str, Any]]) -> None:
+        self._path, self._timer, self._describe = path, timer, describe
         self._seen: deque[tuple[float, dict[str, int]]] = deque()
-        self._base = timer.base
+        self._base: dict[str, int] | None = None
         self._record: dict[str, Any] = {}
 
     def write(self, now: float) -> None:
-        """Write what is new. Raises OSError, and as ``facts``."""
-        base, totals = self._timer.base, self._timer.totals
-        if base is not self._base:
-            self._base = base
-            self._seen.clear()
+        """Write what is new. Raises OSError, and as ``describe``."""
+        base, totals, seen = self._timer.base, self._timer.totals, self._seen
         if totals["steps"] <= base["steps"]:
             return
-        facts = self._facts()
-        if not self._seen or self._seen[-1][1] is not totals:
-            self._seen.append((now, totals))
-            while len(self._seen) > 1 and now - self._seen[1][0] >= _RECENT:
-                self._seen.popleft()
-            before = self._seen[0][1] if len(self._seen) > 1 else base
-            divisions = {"total": _record(totals, base), "recent": _record(totals, before)}
-            self._record = {"time": round(time.time(), 3)} | divisions
-        elif facts == self._record["facts"]:
-            return
-        self._record["facts"] = facts
-        put(self._path, json.dumps(self._record).encode())
+        if base is not self._base:
+            self._base = base
+            seen.clear()
+            seen.append((now, base))
+        record = self._record | self._describe()
+        if totals is not seen[-1][1]:
+            seen.append((now, totals))
+            while now - seen[1][0] >= _RECENT:
+                seen.popleft()
+            record["time"] = round(time.time(), 3)
+            record |= {"total": _record(totals, base), "recent": _record(totals, seen[0][1])}
+        if record != self._record:
+            self._record = record
+            put(self._path, json.dumps(record).encode())

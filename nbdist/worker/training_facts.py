@@ -5,24 +5,29 @@ module alone decides how a rank notes them. A fact that is not sure is not noted
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
-from functools import reduce
+from math import prod
 from typing import Any
 
 from nbdist.worker.step_time import StepTimer
+from nbdist.worker.training_probe import TrainingProbe
 
 LONGEST = 40  # characters of a name
 _MOST, _LOOKS = 16, 100  # iterators, batches of a training that are looked at
 _SUMS = ("all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor")
-SILENT = ("barrier", "monitored_barrier", "wait")  # collectives that tell no metric
+SILENT = ("_broadcast_coalesced", "barrier", "monitored_barrier", "wait")  # collectives that tell no metric
 _NORMS = ("torch.nn.modules.batchnorm", "paddle.nn.layer.norm")
 
 
 @dataclass(slots=True)
 class _Pass:
-    """A pass through a DataLoader, with its facts and the backward passes that there were before."""
+    """A pass through a DataLoader: its facts, what the order of the data depends on, the line that made it,
+    and the backward passes that there were before."""
 
     facts: dict[str, Any]
+    order: object
+    place: object
     backwards: int
     samples: int = 0
     batches: int = 0
@@ -31,11 +36,12 @@ class _Pass:
 class TrainingNotes:
     """The notes of one process, as ``facts``."""
 
-    def __init__(self, timer: StepTimer) -> None:
+    def __init__(self, timer: StepTimer, probe: TrainingProbe) -> None:
         self.facts: dict[str, Any] = {}
-        self._timer, self._sums = timer, timer.sums
+        self._timer, self._sums, self._probe = timer, timer.sums, probe
         self._passes: dict[object, _Pass] = {}  # by iterator
-        self.looks = _LOOKS  # batches still to be compared with what the model gets
+        self._order: object = None  # of the last epoch
+        self._looks = _LOOKS  # batches still to be compared with what the model gets
         self._told = 0  # since a pass began: 1 for sums of all ranks, 2 for other collectives
         self._given = self._called = self._read_at = self._summed = self._stepped = 0
         self._evaluated = -1  # backward passes at the end of the last evaluation
@@ -44,10 +50,15 @@ class TrainingNotes:
         """Return the facts of an iterator's DataLoader."""
         return self._passes[iterator].facts if iterator in self._passes else {}
 
-    def opens(self, iterator: int, facts: dict[str, Any]) -> None:
+    @property
+    def has_exchanged(self) -> bool:
+        """Return whether ranks may keep their parameters the same by hand."""
+        return self._told > 1 or "is_data_parallel" in self.facts
+
+    def opens(self, iterator: int, facts: dict[str, Any], order: object, place: object) -> None:
         if len(self._passes) >= _MOST:
             del self._passes[next(iter(self._passes))]
-        self._passes[iterator] = _Pass(facts, self._sums["backwards"])
+        self._passes[iterator] = _Pass(facts, order, place, self._sums["backwards"])
         self._told = 0
 
     def reads(self, iterator: int, samples: int | None) -> None:
@@ -58,10 +69,12 @@ class TrainingNotes:
             return
         reading.samples += samples
         reading.batches += 1
-        if self.looks:
+        if reading.order and reading.order == self._order and self._sums["backwards"] > reading.backwards:
+            self._probe.notes["same_order"] = reading.place
+        if self._looks:
             facts, backwards = self.facts, self._sums["backwards"]
             if backwards > self._read_at:  # the model has got the batch before
-                self.looks -= 1
+                self._looks -= 1
                 facts["batch_seen"] = max(facts.get("batch_seen", 0), self._given)
                 if 0 < self._called < self._given:
                     facts["is_cut"] = True  # the program takes a part of each batch
@@ -76,6 +89,7 @@ class TrainingNotes:
             facts |= {f"eval_{name}": reading.facts[name] for name in ("dataset", "sampler")}
             self._note_told()
         elif iterator == self._timer.trained:
+            self._order = reading.order
             facts["epochs"] = facts.get("epochs", 0) + 1
             facts |= {"epoch_samples": reading.samples, "epoch_batches": reading.batches}
 
@@ -95,7 +109,7 @@ class TrainingNotes:
 
     def begins(self, facts: dict[str, Any]) -> None:
         """Take the first step of a training, and what is known of it."""
-        self.facts, self.looks = facts, _LOOKS
+        self.facts, self._looks = facts, _LOOKS
 
     def steps(self, rate: float | None) -> None:
         """Take a step with a learning rate."""
@@ -105,21 +119,23 @@ class TrainingNotes:
         if rate is not None and rate > facts.get("lr_most", 0.0):
             facts["lr_most"] = rate
         if summed and 2 * summed >= facts["parameters"] and "is_data_parallel" not in facts:
-            facts["is_data_parallel"] = _divides_data(None)
+            facts["is_data_parallel"] = self._probe.divides_data(None)
 
 
-def _divides_data(model: Any) -> bool:
-    from nbdist.worker.training_probe import divides_data  # it imports this module's user
-
-    return divides_data(model)
-
-
-def model_facts(model: Any) -> dict[str, Any]:
+def model_facts(model: Any, probe: TrainingProbe) -> dict[str, Any]:
     """Return the facts of a wrapped model; none for None."""
     if model is None:
         return {}
     modules = model.modules() if hasattr(model, "modules") else model.sublayers()
-    return {"is_data_parallel": _divides_data(model), "batch_norms": sum(map(_is_batch_norm, modules))}
+    return {"is_data_parallel": probe.divides_data(model), "batch_norms": sum(map(_is_batch_norm, modules))}
+
+
+def data_order(loader: Any) -> object:
+    """Return what the order of a DataLoader's data depends on; None where nothing shuffles by epochs."""
+    batches = getattr(loader, "batch_sampler", None)
+    sampler: Any = getattr(batches, "sampler", batches)  # paddle's divides by batches
+    shuffles = hasattr(sampler, "set_epoch") and sampler.shuffle
+    return (weakref.ref(sampler), sampler.epoch) if shuffles else None
 
 
 def loader_facts(loader: Any) -> dict[str, Any]:
@@ -131,12 +147,14 @@ def loader_facts(loader: Any) -> dict[str, Any]:
     divides = hasattr(batches, "num_samples") and hasattr(batches, "nranks")
     sampler: Any = None if divides else getattr(batches, "sampler", None)
     samplers = [each for each in (sampler, batches, getattr(loader, "sampler", None)) if each is not None]
+    shares = (getattr(each, name, None) for each in samplers for name in ("rank", "local_rank"))
     return {
         "workers": loader.num_workers,
         "loader_batch": size if isinstance(size, int) else None,
         "loader_batches": _length(batches),
         "dataset": _length(getattr(loader, "dataset", None)),
         "shard": int(batches.num_samples) if divides else _length(sampler),
+        "share": next((share for share in shares if type(share) is int), None),
         "sampler": type(samplers[0]).__name__[:LONGEST] if samplers else None,
         "drop_last": any(getattr(each, "drop_last", False) is True for each in (loader, *samplers)),
     }
@@ -150,7 +168,7 @@ def _length(value: Any) -> int | None:
 
 
 def count(shape: Any) -> int:
-    return reduce(lambda product, size: product * int(size), shape, 1)
+    return prod(map(int, shape))
 
 
 def _is_batch_norm(module: Any) -> bool:

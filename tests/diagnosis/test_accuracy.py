@@ -47,10 +47,10 @@ main()  # its objects are gone at the end
 """
 
 
-def record(facts: dict[str, Any]) -> str:
+def record(facts: dict[str, Any], notes: object = ()) -> str:
     parts = dict.fromkeys(PARTS, 0.1)
     division = {"steps": 20, "seconds": 1.0, "samples": 640, "fetches": 20, "backwards": 20, "parts": parts}
-    return json.dumps({"time": 1.0, "total": division, "recent": division, "facts": facts})
+    return json.dumps({"time": 1.0, "total": division, "recent": division, "facts": facts, "notes": notes})
 
 
 def trained(folder: Path, ranks: int, case: dict[str, Any]) -> Trained:

@@ -5,7 +5,6 @@ NBDIST_REPORTED=all runs every program, else one or two of each kind.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from importlib.util import find_spec
@@ -18,8 +17,10 @@ from nbdist.diagnosis.silent import MistakeReader
 from nbdist.model import Run
 from nbdist.panel import summary_text
 from nbdist.store import RunDirectory
+from nbdist.store.step_records import read_records
 from nbdist.tables import read_table
 from tests.conftest import RunCell
+from tests.diagnosis.test_accuracy import record
 from tests.fakes.runs import STARTED, a_spec, attempt_failed, attempt_started
 
 PROGRAMS = read_table(__file__, "silent_programs")
@@ -34,13 +35,6 @@ ALWAYS = {
 }
 
 
-# what is not said must not be for an error in the watching
-WATCHED = """
-from nbdist.worker import training_probe
-print("watched to its end:", not training_probe._training.failed)
-"""
-
-
 def wanted(names: dict[str, str]) -> list[str]:
     return [name for name in names if name in ALWAYS or os.environ.get("NBDIST_REPORTED") == "all"]
 
@@ -51,14 +45,12 @@ def mistakes_of(run_cell: RunCell, name: str, program: str) -> tuple[str, str]:
     if find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
     source = BEGIN[framework] + program
-    handle = run_cell("-n 2", source + WATCHED, limit=120)
+    handle = run_cell("-n 2", source, limit=120)
     assert handle.status == "finished", handle.logs(0) + handle.logs(1)
-    assert all("watched to its end: True" in handle.logs(rank) for rank in range(2))
     text = summary_text(handle.run, handle.directory, "en")
-    notes = [handle.directory.rank(rank).training for rank in range(2)]
-    detail = "\n".join(note.read_text() for note in notes if note.exists())
-    assert not detail or all(note.stat().st_mode & 0o777 == 0o600 for note in notes if note.exists())
-    return source, "\n".join([*text.splitlines()[1:], "", detail])
+    detail = [str(record.notes) for record in read_records(handle.run, handle.directory).values()]
+    assert len(detail) == 2, handle.logs(0)
+    return source, "\n".join([*text.splitlines()[1:], "", *detail])
 
 
 @pytest.mark.usefixtures("leaves_nothing")
@@ -110,30 +102,10 @@ next(iter(DataLoader(Broken(*data.tensors))))
 # what the ranks of one run have noted, without their processes
 
 
-def a_batch(digest: int, **changes: Any) -> dict[str, Any]:
-    note = {
-        "batch": 0,
-        "digest": digest,
-        "place": ["/home/ada/data.py", 7],
-        "library": "torch",
-        "sampler": "RandomSampler",
-    }
-    return note | changes
-
-
-def parameters(*sums: float, step: int = 8, **changes: Any) -> dict[str, Any]:
-    note = {
-        "model": 0,
-        "name": "Net",
-        "place": None,
-        "library": "torch",
-        "of": 1,
-        "group": [0, 1, 2, 3],
-        "step": step,
-        "sums": list(sums),
-        "within": 1e-4,
-    }
-    return note | changes
+def notes(*digests: int, **more: Any) -> dict[str, Any]:
+    """Return the notes of a rank about its first batches."""
+    place = ["/home/ada/data.py", 7]
+    return {"batches": list(digests), "place": place, "sampler": "RandomSampler", "share": None} | more
 
 
 class Ranks:
@@ -145,11 +117,10 @@ class Ranks:
         self.reader = MistakeReader(self.directory, clock=lambda: self.now)
         self.run = Run.of(a_spec(ranks=4), STARTED)
 
-    def note(self, rank: int, *notes: object) -> None:
-        file = self.directory.rank(rank).training
+    def note(self, rank: int, notes: object) -> None:
+        file = self.directory.rank(rank).steps
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a") as lines:
-            lines.writelines(json.dumps(note) + "\n" for note in notes)
+        file.write_text(record({"framework": "torch"}, notes))
 
     def look(self) -> list[str]:
         self.now += 1
@@ -161,78 +132,40 @@ def ranks(tmp_path: Path) -> Ranks:
     return Ranks(tmp_path)
 
 
-def test_batches_are_the_same_once_all_ranks_have_noted_three(ranks: Ranks) -> None:
-    for rank in range(4):
-        ranks.note(rank, *map(a_batch, (1, 2)))
-    assert ranks.look() == []
+def test_batches_are_the_same_once_all_ranks_have_noted_them(ranks: Ranks) -> None:
     for rank in range(4):
         assert ranks.look() == []
-        ranks.note(rank, a_batch(3))
+        ranks.note(rank, notes(1, 2, 3))
 
     [mistake] = ranks.look()
     assert mistake.startswith(
         "every rank reads the same batches (DataLoader, data.py line 7): DistributedSampler"
     )
+    ranks.note(0, {})
     assert ranks.look() == [mistake]
 
 
 @pytest.mark.parametrize(
     ("noted", "last"),
     [
-        pytest.param((1, 2, 3), (1, 2, 4), id="one rank reads another batch"),
-        pytest.param((1, 1, 1), (1, 1, 1), id="constant data"),
-        pytest.param((1, 2, 1), (1, 2, 1), id="data of two batches"),
-        pytest.param((1, 2, 3), (1, 2), id="one rank has read less"),
+        pytest.param(notes(1, 2, 3), notes(1, 2, 4), id="one rank reads another batch"),
+        pytest.param(notes(1, 1, 1), notes(1, 1, 1), id="constant data"),
+        pytest.param(notes(1, 2, 1), notes(1, 2, 1), id="data of two batches"),
+        pytest.param(notes(1, 2, 3), {}, id="one rank has read less"),
+        pytest.param(notes(1, 2, 3, share=0), notes(1, 2, 3, share=1), id="random numbers for shares"),
+        pytest.param(notes(1, 2, 3, place=[7]), notes(1, 2, 3), id="no place"),
+        pytest.param({"batches": 7}, {"uncalled": 7, "same_order": "x"}, id="no notes"),
     ],
 )
-def test_batches_that_tell_nothing(ranks: Ranks, noted: tuple[int, ...], last: tuple[int, ...]) -> None:
+def test_notes_that_tell_nothing(ranks: Ranks, noted: dict[str, Any], last: dict[str, Any]) -> None:
     for rank in range(4):
-        ranks.note(rank, *map(a_batch, last if rank == 3 else noted))
-
-    assert ranks.look() == []
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_shares_of_their_own_may_be_random_numbers(ranks: Ranks, *, own: bool) -> None:
-    for rank in range(4):
-        share = {"sampler": "DistributedSampler", "share": rank if own else 0}
-        ranks.note(rank, *(a_batch(digest, **share) for digest in (1, 2, 3)))
-
-    assert len(ranks.look()) == (not own)
-
-
-def test_parameters_that_no_wrapper_averages_are_named_with_their_model(ranks: Ranks) -> None:
-    for rank in range(4):
-        ranks.note(rank, parameters(1.0, 2.1 if rank == 2 else 2.0))
-
-    [mistake] = ranks.look()
-    assert mistake.startswith("gradients are not averaged, Net differs between ranks at step 8")
-
-
-@pytest.mark.parametrize(
-    "noted",
-    [
-        pytest.param([parameters(1.0 + 1e-6 * rank) for rank in range(4)], id="rounding"),
-        pytest.param([parameters(1.0 + rank, step=8 << rank) for rank in range(4)], id="other steps"),
-        pytest.param([parameters(1.0 + rank, of=rank) for rank in range(4)], id="other tensors"),
-        pytest.param([parameters(1.0 + rank, group=[rank]) for rank in range(4)], id="groups of one"),
-        pytest.param(
-            [parameters(1.0 + rank // 2, group=[0, 1] if rank < 2 else [2, 3]) for rank in range(4)],
-            id="two groups",
-        ),
-        pytest.param([parameters(float("nan") if rank else 1.0) for rank in range(4)], id="no numbers"),
-        pytest.param([parameters(1.0 + rank) for rank in range(3)] + [{"model": 0}, 7, None], id="not whole"),
-    ],
-)
-def test_parameters_that_are_not_compared(ranks: Ranks, noted: list[object]) -> None:
-    for rank, note in enumerate(noted):
-        ranks.note(min(rank, 3), note)
+        ranks.note(rank, last if rank == 3 else noted)
 
     assert ranks.look() == []
 
 
 def test_a_later_attempt_begins_anew(ranks: Ranks) -> None:
-    ranks.note(0, {"epoch": "0", "place": None, "library": "torch"})
+    ranks.note(0, {"same_order": None})
     assert [mistake.partition(":")[0] for mistake in ranks.look()] == ["every epoch has the same order"]
 
     ranks.run = Run.of(a_spec(ranks=4), [*STARTED, attempt_failed(1, "a rank failed"), attempt_started(2)])
