@@ -98,10 +98,10 @@ class Training:
             say(f"training.{name}", language, **fields) for name, is_known in known.items() if is_known
         )
 
-    def bar(self, language: str, rank: int | None = None) -> str:
-        """Return ``data 29 % · forward 12 % · …``, of one rank or the mean of all."""
-        shares = self.mean if rank is None else self.parts[rank]
-        parts = (f"{say(f'training.{part}', language)} {100 * share:.0f} %" for part, share in shares.items())
+    def bar(self, language: str) -> str:
+        """Return ``data 29 % · forward 12 % · …``, the mean of all ranks."""
+        shares = self.mean.items()
+        parts = (f"{say(f'training.{part}', language)} {100 * share:.0f} %" for part, share in shares)
         text = " · ".join(parts)
         return text if self.on_host else say("training.host", language, parts=text)
 

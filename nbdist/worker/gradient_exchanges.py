@@ -15,6 +15,7 @@ import weakref
 from typing import Any
 
 from nbdist.worker.step_time import StepTimer
+from nbdist.worker.training_facts import device_of, trains
 
 
 class GradientExchanges:
@@ -30,8 +31,11 @@ class GradientExchanges:
         self._synchronizes = False
         self._order: list[int] = []
         self._since = 0
-        parameters = _parameters(model) if self._is_torch or self._groups else []
-        self._parameters = parameters if all(map(_is_on_cpu, parameters)) else []
+        parameters = filter(trains, model.parameters() if self._is_torch or self._groups else ())
+        # those whose gradients are exchanged, in the order of paddle's numbers
+        self._parameters = [each for each in parameters if not getattr(each, "no_sync", False)]
+        if any(device_of(each) != "cpu" for each in self._parameters):
+            self._parameters = []  # with a GPU, the main thread waits for that, too
         self._hooks = [
             parameter.register_hook(functools.partial(self._learn, number))
             for number, parameter in enumerate(self._parameters)
@@ -74,19 +78,3 @@ class GradientExchanges:
 
     def _compute(self) -> None:
         self._events.append((self._timer.computes, time.perf_counter_ns()))
-
-
-def _parameters(model: Any) -> list[Any]:
-    """Return the parameters whose gradients are exchanged, in the order of paddle's numbers."""
-    if hasattr(model, "require_backward_grad_sync"):
-        return [parameter for parameter in model.parameters() if parameter.requires_grad]
-    layers = (layer.named_parameters(include_sublayers=False) for layer in model.sublayers())
-    by_id = {id(parameter): parameter for named in layers for _, parameter in named}
-    return [each for each in by_id.values() if each.trainable and not getattr(each, "no_sync", False)]
-
-
-def _is_on_cpu(parameter: Any) -> bool:
-    """Return whether it is: with a GPU, the main thread waits for that, too."""
-    return bool(
-        parameter.place.is_cpu_place() if hasattr(parameter, "place") else parameter.device.type == "cpu"
-    )

@@ -10,7 +10,6 @@ import functools
 import os
 import sys
 import time
-import weakref
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -27,10 +26,12 @@ from nbdist.worker.training_facts import (
     TrainingNotes,
     count,
     data_order,
+    device_of,
     loader_facts,
     model_facts,
+    trains,
 )
-from nbdist.worker.training_probe import TrainingProbe, program_line
+from nbdist.worker.training_probe import TrainingProbe, Weak, program_line
 
 _clock = time.perf_counter_ns
 _DEEPEST = 4
@@ -67,10 +68,8 @@ class _Steps:
         self.writes = allocate_lock()
         self._events = timer.events
         self._main = get_ident()
-        self._optimizer = self._model = _ignore
-        self._known: dict[int, tuple[Callable[[], Any], dict[str, Any], dict[str, Any]]] = {}  # of optimizers
-        self._schedules: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self._models: weakref.WeakKeyDictionary[Any, GradientExchanges] = weakref.WeakKeyDictionary()
+        self._model: Callable[[], Any] = _ignore
+        self._models, self._optimizers, self._schedules = Weak(), Weak(), Weak()
         self.begin()
 
     def begin(self) -> None:
@@ -85,11 +84,6 @@ class _Steps:
                 while self._events:
                     event = self._events.popleft()
                     event[0](*event[1:])
-
-    def hooks(self, what: str, name: str) -> tuple[Any, Any]:
-        """Return those of a kind of calls; collectives are told by their names."""
-        begin, end = getattr(self, f"begin_{what}"), getattr(self, f"end_{what}", _ignore)
-        return functools.partial(begin, name) if what == "wait" else begin, end
 
     def _is_outermost(self) -> bool:
         return not (self._busy or self._back or get_ident() != self._main)
@@ -198,77 +192,58 @@ class _Steps:
 
     def end_step(self, _: int, given: Given, __: Any) -> None:
         now, self._stepping, optimizer = _clock(), False, given[0]
-        known = self._known.get(id(optimizer))
-        if known is None or known[0]() is not optimizer:
+        if (known := self._optimizers.get(optimizer)) is None:
             # its process group may go before the record is written
-            uncalled = self.probe.uncalled(parameters_of(optimizer))
-            self._known[id(optimizer)] = weakref.ref(optimizer), self._facts_of(optimizer), uncalled
-        self._events.append((self._left, now, id(optimizer), _learning_rate(optimizer)))
+            known = self._optimizers[optimizer] = self._facts_of(optimizer)
+        self._events.append((self._left, now, *known, _learning_rate(optimizer)))
         if self.probe.looks:
             self.probe.steps()
         profiler.step_ended(id(optimizer))
 
-    def _left(self, now: int, optimizer: int, rate: float | None) -> None:
+    def _left(self, now: int, facts: Named, uncalled: Named, rate: float | None) -> None:
         step = self.timer.leaves(now)
         if step == 1:
-            self._optimizer, facts, self._uncalled = self._known[optimizer]
             self.notes.begins(dict(facts))
         if step:
             self.notes.steps(rate)
         if step == _CHECKED_STEP and not self._models and not self.notes.has_exchanged:
-            self.probe.notes |= self._uncalled
+            self.probe.notes |= uncalled
 
     def begin_schedule(self, given: Given, named: Named) -> int:
         self._schedules[named.get("optimizer") or given[1]] = type(given[0]).__name__[:LONGEST]
         return 0
 
-    def _facts_of(self, optimizer: Any) -> dict[str, Any]:
-        """Return the facts of a training at its first step."""
-        parameters = [parameter for parameter in parameters_of(optimizer) if _trains(parameter)]
+    def _facts_of(self, optimizer: Any) -> tuple[Named, Named]:
+        """Return the facts of a training at its first step, and its note, should it never call a wrapper."""
+        parameters = list(filter(trains, _parameters_of(optimizer)))
         sizes = [(count(parameter.shape), int(parameter.element_size())) for parameter in parameters]
-        known: dict[str, Any] = {
+        rate = getattr(optimizer, "_learning_rate", None)
+        schedule = type(rate).__name__ if hasattr(rate, "last_lr") else self._schedules.get(optimizer)
+        facts: Named = {
             "framework": "torch" if hasattr(optimizer, "param_groups") else "paddle",
-            "device": _device(parameters[0]) if parameters else "",
+            "device": device_of(parameters[0]) if parameters else "",
             "optimizer": type(optimizer).__name__[:LONGEST],
             "parameters": sum(count for count, _ in sizes),
             "gradient_bytes": sum(count * size for count, size in sizes),
             "lr_first": _learning_rate(optimizer),
-            "schedule": self._schedule_of(optimizer),
+            "schedule": schedule,
         }
-        return known | model_facts(self._model(), self.probe)
-
-    def _schedule_of(self, optimizer: Any) -> str | None:
-        rate = getattr(optimizer, "_learning_rate", None)
-        return type(rate).__name__ if hasattr(rate, "last_lr") else self._schedules.get(optimizer)
+        return facts | model_facts(self._model(), self.probe), self.probe.uncalled(parameters)
 
     def _describe(self) -> dict[str, Any]:
-        """Return the facts and notes as they are now; the listener's thread asks."""
-        optimizer, facts = self._optimizer(), self.notes.facts
-        if optimizer is not None:  # else those that were known last
-            facts |= {"lr": _learning_rate(optimizer), "schedule": self._schedule_of(optimizer)}
-        facts.update(self.notes.loader(self.timer.trained))
-        return {"facts": dict(facts), "notes": dict(self.probe.notes)}
+        """Return the facts and notes as they are now."""
+        self.notes.facts.update(self.notes.loader(self.timer.trained))
+        return {"facts": dict(self.notes.facts), "notes": dict(self.probe.notes)}
 
 
 def _ignore(*_: Any) -> Any:
     return None
 
 
-def parameters_of(optimizer: Any) -> Iterator[Any]:
+def _parameters_of(optimizer: Any) -> Iterator[Any]:
     groups = optimizer.param_groups if hasattr(optimizer, "param_groups") else optimizer._parameter_list
     for group in groups or ():
         yield from group["params"] if isinstance(group, dict) else (group,)
-
-
-def _trains(parameter: Any) -> bool:
-    return bool(getattr(parameter, "requires_grad", not getattr(parameter, "stop_gradient", False)))
-
-
-def _device(parameter: Any) -> str:
-    """Return ``cpu``, ``cuda``, ``gpu``, …"""
-    if hasattr(parameter, "place"):
-        return str(parameter.place).rpartition("(")[2].rstrip(")").partition(":")[0]
-    return str(parameter.device.type)
 
 
 def _learning_rate(optimizer: Any) -> float | None:
@@ -362,7 +337,8 @@ def _install(steps: _Steps, path: str, names: Sequence[str], what: str, module: 
     for name in names:
         real: Any = getattr(owner, "__dict__", {}).get(name)
         if callable(real):
-            call = _stand_in(real, *steps.hooks(what, name))
+            begin, end = getattr(steps, f"begin_{what}"), getattr(steps, f"end_{what}", _ignore)
+            call = _stand_in(real, functools.partial(begin, name) if what == "wait" else begin, end)
             setattr(owner, name, call)
             if vars(module).get(name) is real:  # it has imported it by name
                 setattr(module, name, call)

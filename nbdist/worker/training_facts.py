@@ -14,7 +14,7 @@ from nbdist.worker.step_time import StepTimer
 from nbdist.worker.training_probe import TrainingProbe
 
 LONGEST = 40  # characters of a name
-_MOST, _LOOKS = 16, 100  # iterators, batches of a training that are looked at
+_MOST = 16  # iterators
 _SUMS = ("all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 SILENT = ("_broadcast_coalesced", "barrier", "monitored_barrier", "wait")  # collectives that tell no metric
 _NORMS = ("torch.nn.modules.batchnorm", "paddle.nn.layer.norm")
@@ -41,7 +41,6 @@ class TrainingNotes:
         self._timer, self._sums, self._probe = timer, timer.sums, probe
         self._passes: dict[object, _Pass] = {}  # by iterator
         self._order: object = None  # of the last epoch
-        self._looks = _LOOKS  # batches still to be compared with what the model gets
         self._told = 0  # since a pass began: 1 for sums of all ranks, 2 for other collectives
         self._given = self._called = self._read_at = self._summed = self._stepped = 0
         self._evaluated = -1  # backward passes at the end of the last evaluation
@@ -63,22 +62,19 @@ class TrainingNotes:
 
     def reads(self, iterator: int, samples: int | None) -> None:
         """Take a batch, or the end (``samples`` is None)."""
-        reading = self._passes[iterator]
+        reading, facts, backwards = self._passes[iterator], self.facts, self._sums["backwards"]
         if samples is None:
             self._end(iterator, reading)
             return
         reading.samples += samples
         reading.batches += 1
-        if reading.order and reading.order == self._order and self._sums["backwards"] > reading.backwards:
+        if reading.order and reading.order == self._order and backwards > reading.backwards:
             self._probe.notes["same_order"] = reading.place
-        if self._looks:
-            facts, backwards = self.facts, self._sums["backwards"]
-            if backwards > self._read_at:  # the model has got the batch before
-                self._looks -= 1
-                facts["batch_seen"] = max(facts.get("batch_seen", 0), self._given)
-                if 0 < self._called < self._given:
-                    facts["is_cut"] = True  # the program takes a part of each batch
-            self._read_at, self._given, self._called = backwards, samples, 0
+        if backwards > self._read_at:  # the model has got the batch before
+            facts["batch_seen"] = max(facts.get("batch_seen", 0), self._given)
+            if 0 < self._called < self._given:
+                facts["is_cut"] = True  # the program takes a part of each batch
+        self._read_at, self._given, self._called = backwards, samples, 0
 
     def _end(self, iterator: int, reading: _Pass) -> None:
         """Take the end of a pass: an epoch, or an evaluation, which has no backward passes."""
@@ -109,7 +105,7 @@ class TrainingNotes:
 
     def begins(self, facts: dict[str, Any]) -> None:
         """Take the first step of a training, and what is known of it."""
-        self.facts, self._looks = facts, _LOOKS
+        self.facts = facts
 
     def steps(self, rate: float | None) -> None:
         """Take a step with a learning rate."""
@@ -169,6 +165,17 @@ def _length(value: Any) -> int | None:
 
 def count(shape: Any) -> int:
     return prod(map(int, shape))
+
+
+def trains(parameter: Any) -> bool:
+    return bool(getattr(parameter, "requires_grad", not getattr(parameter, "stop_gradient", False)))
+
+
+def device_of(parameter: Any) -> str:
+    """Return ``cpu``, ``cuda``, ``gpu``, …"""
+    if hasattr(parameter, "place"):
+        return str(parameter.place).rpartition("(")[2].rstrip(")").partition(":")[0]
+    return str(parameter.device.type)
 
 
 def _is_batch_norm(module: Any) -> bool:

@@ -12,14 +12,14 @@ import os
 import sys
 import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 Weak = weakref.WeakKeyDictionary[Any, Any]
 
 _BATCHES = 3
 _LOOKS = 200  # optimizer steps without a batch after which the program has a loader of its own
-_OF_BATCH = 64  # about so many elements of a tensor, spread over it
+_OF_TENSOR = 64  # elements at most, spread over it
 _DEEPEST, _MOST_PARTS = 6, 64
 _SUMS = ("all_reduce", "broadcast")  # collectives of data parallel training
 _TENSORS = frozenset({"Tensor", "Parameter", "EagerParamBase", "ndarray"})
@@ -68,7 +68,7 @@ class TrainingProbe:
                 self.notes |= {"batches": self._batches, **(self._last or {})}
                 self.looks = 0
 
-    def uncalled(self, parameters: Iterator[Any]) -> dict[str, Any]:
+    def uncalled(self, parameters: Iterable[Any]) -> dict[str, Any]:
         """Return the note of a training of these parameters, should it call no wrapper."""
         trained = set(map(id, parameters))
         for model, place in self.wrapped.items():
@@ -99,16 +99,6 @@ def _is_over_the_world(model: Any, ranks: int) -> bool:
     return len(own) == ranks and all(len(group) in (0, 1, ranks) for group in groups)
 
 
-def _elements(tensor: Any) -> list[Any]:
-    """Return some elements, spread over a tensor of torch or paddle, or an array."""
-    if hasattr(tensor, "detach"):
-        tensor = tensor.detach()
-    each = max(2, round(_OF_BATCH ** (1 / max(1, len(tensor.shape)))))
-    if spread := tuple(slice(None, None, max(1, size // each)) for size in tensor.shape):
-        tensor = tensor[spread]
-    return tensor.flatten().tolist()  # type: ignore[no-any-return]
-
-
 def _digest(value: object, before: int = 0) -> int:
     """Return a checksum of a batch; ``before`` for one without numbers and texts."""
     parts = list(_parts(value))
@@ -117,7 +107,8 @@ def _digest(value: object, before: int = 0) -> int:
 
 def _parts(value: Any, depth: int = 0) -> Iterator[object]:
     if type(value).__name__ in _TENSORS:
-        yield str(value.dtype), tuple(value.shape), _elements(value)
+        elements = value.flatten()
+        yield str(value.dtype), tuple(value.shape), elements[:: len(elements) // _OF_TENSOR + 1].tolist()
     elif isinstance(value, str):
         yield value[:_MOST_PARTS]
     elif isinstance(value, (int, float)):
