@@ -32,19 +32,17 @@ part of a step; less is within chance."""
 
 _HARDLY = 0.05
 _STARVED = 0.1
-_FULL = 0.92
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """One rank, lately: shares of its time (0 to 1) waiting for others, waiting or with a collective pending,
-    and without a core; whether its GPU was throttled; how full its memory is."""
+    and without a core; whether its GPU was throttled."""
 
     waited: float
     exchanged: float = 0.0
     starved: float = 0.0
     throttled: bool = False
-    full: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +75,12 @@ class Paces:
         points = self._points.get(rank)
         if not points or points[-1].time - points[0].time < _LEAST or now - points[-1].time > _WINDOW:
             return None
-        last = points[-1].values
-        total = last.get("memory_total")
         throttled = sum(point.values.get("throttled", 0.0) for point in points)
         return Pace(
             waited=_mean(points, "wait") / 100,
             exchanged=_mean(points, "exchange") / 100,
             starved=_mean(points, "starved") / 100,
             throttled=throttled > len(points) / 2,
-            full=last.get("memory", 0.0) / total if total else 0.0,
         )
 
     def slowest(
@@ -146,8 +141,6 @@ def _reasons(rank: int, paces: Mapping[int, Pace]) -> list[Both]:
         reasons.append(both("diagnosis.throttled"))
     if pace.starved >= _STARVED + others:
         reasons.append(both("diagnosis.starved", share=pace.starved))
-    if pace.full >= _FULL:
-        reasons.append(both("diagnosis.memory-full"))
     return reasons
 
 

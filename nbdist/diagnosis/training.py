@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
-from nbdist.store.step_records import PARTS, Division, StepRecord
+from nbdist.store.step_records import HOST_PARTS, PARTS, Division, StepRecord
 from nbdist.text import Both, both, say, size_text
 
 _LARGE = 0.2
@@ -42,9 +42,9 @@ class TrainingFacts:
     lr: float | None
     lr_first: float | None
     schedule: str | None
-    parameters: int | None
-    gradient_bytes: int | None
-    workers: int | None
+    parameters: float | None
+    gradient_bytes: float | None
+    workers: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,21 +125,21 @@ def training_of(records: Mapping[int, StepRecord], *, live: bool) -> Training | 
     divisions = {rank: division for rank, division in divisions.items() if division.steps}
     if not divisions:
         return None
-    first = records[min(divisions)]
+    on_host = all(record.on_host for record in records.values())
     parts = {rank: division.shares for rank, division in divisions.items()}
-    names = [part for part in PARTS if all(part in shares for shares in parts.values())]
-    mean = {part: sum(shares[part] for shares in parts.values()) / len(parts) for part in names}
+    mean = {
+        part: sum(shares[part] for shares in parts.values()) / len(parts)
+        for part in (PARTS if on_host else HOST_PARTS)
+    }
     facts = _facts({rank: records[rank] for rank in divisions}, divisions)
-    enough = min(each.steps for each in divisions.values()) >= _STEPS
-    enough &= min(each.seconds for each in divisions.values()) >= _SECONDS
-    limit = _limit(facts, parts, mean, on_host=first.on_host) if enough else Both("", "")
+    enough = all(each.steps >= _STEPS and each.seconds >= _SECONDS for each in divisions.values())
     return Training(
         facts=facts,
         parts=parts,
         mean=mean,
         step_rates={rank: division.rate for rank, division in divisions.items()},
-        on_host=first.on_host,
-        limit=limit,
+        on_host=on_host,
+        limit=_limit(facts, parts, mean, on_host=on_host) if enough else Both("", ""),
         live=live,
         time=max(record.time for record in records.values()),
     )
@@ -173,9 +173,9 @@ def _facts(records: Mapping[int, StepRecord], divisions: Mapping[int, Division])
         lr=first.number("lr"),
         lr_first=first.number("lr_first"),
         schedule=facts.get("schedule"),
-        parameters=_whole(first.number("parameters")),
-        gradient_bytes=_whole(first.number("gradient_bytes")),
-        workers=_whole(first.number("workers")),
+        parameters=first.number("parameters"),
+        gradient_bytes=first.number("gradient_bytes"),
+        workers=first.number("workers"),
     )
 
 
@@ -185,11 +185,7 @@ def _batch(record: StepRecord, division: Division) -> int | None:
     return round(known) or None
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def _count(number: int) -> str:
+def _count(number: float) -> str:
     """Return ``1.1 M``."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= size:
@@ -216,12 +212,12 @@ def _limit(
         share = round(100 * (mean["forward"] + mean["backward"])) if on_host else 0
         return both("training.limit-compute", share=share) if on_host else Both("", "")
     size = size_text(facts.gradient_bytes) if facts.gradient_bytes else ""
-    more = {part: share - mean[part] for part, share in parts[least].items() if part != "wait"}
+    more = {part: parts[least][part] - share for part, share in mean.items() if part != "wait"}
     most = max(more, key=lambda part: more[part])
     return both(
         f"training.limit-{kind}",
         share=round(100 * own[kind]),
-        workers="" if facts.workers is None else facts.workers,
+        workers=facts.workers,
         size=size,
         rank=least,
         part=both(f"training.{most}"),

@@ -65,7 +65,7 @@ def messages(name: str) -> Mapping[str, Both]:
     return {code: Both(**texts) for code, texts in read_table(__file__, name).items()}
 
 
-def size_text(count: int) -> str:
+def size_text(count: float) -> str:
     """Return bytes in words: ``212 B``, ``4.7 kB``, ``48 MB``."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:

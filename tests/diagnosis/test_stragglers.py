@@ -59,7 +59,6 @@ def test_the_rank_that_waits_least_is_named_when_it_is_clear(
         pytest.param(
             Pace(waited=0.0, throttled=True), "its GPU is throttled by heat or power", id="a hot GPU"
         ),
-        pytest.param(Pace(waited=0.0, full=0.97), "its memory is nearly full", id="no memory left"),
         pytest.param(Pace(waited=0.0), "", id="nothing"),
     ],
 )
