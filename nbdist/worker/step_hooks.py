@@ -11,26 +11,15 @@ import os
 import sys
 import time
 from _thread import allocate_lock, get_ident
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-from nbdist.worker import profiler
+from nbdist.worker import profiler, training_facts
 from nbdist.worker.framework_hooks import after_import
 from nbdist.worker.gradient_exchanges import GradientExchanges
 from nbdist.worker.step_time import NAME, StepRecord, StepTimer
-from nbdist.worker.training_facts import (
-    LONGEST,
-    SILENT,
-    TrainingNotes,
-    count,
-    data_order,
-    device_of,
-    loader_facts,
-    model_facts,
-    trains,
-)
 from nbdist.worker.training_probe import TrainingProbe, Weak, program_line
 
 _clock = time.perf_counter_ns
@@ -62,7 +51,7 @@ class _Steps:
     def __init__(self, path: str, ranks: int) -> None:
         self.timer = timer = StepTimer(_clock())
         self.probe = TrainingProbe(ranks)
-        self.notes = TrainingNotes(timer, self.probe)
+        self.notes = training_facts.TrainingNotes(timer, self.probe)
         self.record = StepRecord(path, timer, self._describe)
         self.pid = os.getpid()
         self.writes = allocate_lock()
@@ -91,7 +80,7 @@ class _Steps:
     def begin_wait(self, name: str, given: Given, named: Named) -> int:
         if self._busy or get_ident() != self._main:
             return 0
-        if name not in SILENT:
+        if name not in training_facts.SILENT:
             shape = getattr((given or (*named.values(), None))[0], "shape", ())
             self._events.append((self.notes.tells, name, shape, self._back))
             if self.probe.looks:
@@ -112,13 +101,13 @@ class _Steps:
     def begin_open(self, given: Given, _: Named) -> int:
         if not self._is_outermost():
             return 0
-        self._order = data_order(given[0])
+        self._order = training_facts.data_order(given[0])
         return _clock()
 
     def end_open(self, begun: int, given: Given, iterator: Any) -> None:
-        key, now, place = id(iterator), _clock(), self.probe.places.get(given[0])
-        facts = loader_facts(given[0])
-        self._events.append((self.timer.opened, key, begun, now))
+        key, loader = id(iterator), given[0]
+        self._events.append((self.timer.opened, key, begun, _clock()))
+        facts, place = training_facts.loader_facts(loader), self.probe.places.get(loader)
         self._events.append((self.notes.opens, key, facts, self._order, place))
         self.probe.loaders[iterator] = {"place": place, "sampler": facts["sampler"], "share": facts["share"]}
 
@@ -193,12 +182,18 @@ class _Steps:
     def end_step(self, _: int, given: Given, __: Any) -> None:
         now, self._stepping, optimizer = _clock(), False, given[0]
         if (known := self._optimizers.get(optimizer)) is None:
-            # its process group may go before the record is written
-            known = self._optimizers[optimizer] = self._facts_of(optimizer)
-        self._events.append((self._left, now, *known, _learning_rate(optimizer)))
+            known = self._optimizers[optimizer] = self._meet(optimizer)
+        self._events.append((self._left, now, *known, training_facts.learning_rate(optimizer)))
         if self.probe.looks:
             self.probe.steps()
         profiler.step_ended(id(optimizer))
+
+    def _meet(self, optimizer: Any) -> tuple[Named, Named]:
+        """Return the facts of a training at its first step, since its process group may go before they are
+        written, and what is to be noted, should it never call a wrapper."""
+        schedule = self._schedules.get(optimizer)
+        facts = training_facts.of_training(optimizer, schedule, self._model(), self.probe)
+        return facts, self.probe.uncalled(training_facts.trained_by(optimizer))
 
     def _left(self, now: int, facts: Named, uncalled: Named, rate: float | None) -> None:
         step = self.timer.leaves(now)
@@ -210,25 +205,8 @@ class _Steps:
             self.probe.notes |= uncalled
 
     def begin_schedule(self, given: Given, named: Named) -> int:
-        self._schedules[named.get("optimizer") or given[1]] = type(given[0]).__name__[:LONGEST]
+        self._schedules[named.get("optimizer") or given[1]] = type(given[0]).__name__
         return 0
-
-    def _facts_of(self, optimizer: Any) -> tuple[Named, Named]:
-        """Return the facts of a training at its first step, and its note, should it never call a wrapper."""
-        parameters = list(filter(trains, _parameters_of(optimizer)))
-        sizes = [(count(parameter.shape), int(parameter.element_size())) for parameter in parameters]
-        rate = getattr(optimizer, "_learning_rate", None)
-        schedule = type(rate).__name__ if hasattr(rate, "last_lr") else self._schedules.get(optimizer)
-        facts: Named = {
-            "framework": "torch" if hasattr(optimizer, "param_groups") else "paddle",
-            "device": device_of(parameters[0]) if parameters else "",
-            "optimizer": type(optimizer).__name__[:LONGEST],
-            "parameters": sum(count for count, _ in sizes),
-            "gradient_bytes": sum(count * size for count, size in sizes),
-            "lr_first": _learning_rate(optimizer),
-            "schedule": schedule,
-        }
-        return facts | model_facts(self._model(), self.probe), self.probe.uncalled(parameters)
 
     def _describe(self) -> dict[str, Any]:
         """Return the facts and notes as they are now."""
@@ -238,22 +216,6 @@ class _Steps:
 
 def _ignore(*_: Any) -> Any:
     return None
-
-
-def _parameters_of(optimizer: Any) -> Iterator[Any]:
-    groups = optimizer.param_groups if hasattr(optimizer, "param_groups") else optimizer._parameter_list
-    for group in groups or ():
-        yield from group["params"] if isinstance(group, dict) else (group,)
-
-
-def _learning_rate(optimizer: Any) -> float | None:
-    groups = getattr(optimizer, "param_groups", None)
-    rate = groups[0].get("lr") if groups else getattr(optimizer, "_learning_rate", None)
-    if type(rate) is float:
-        return rate
-    rate = getattr(rate, "last_lr", rate)
-    # reading a tensor may wait for a GPU
-    return float(rate) if isinstance(rate, (int, float)) else None
 
 
 def _samples(value: Any, depth: int = 0) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from nbdist.worker.step_time import StepTimer
 from nbdist.worker.training_probe import TrainingProbe
 
-LONGEST = 40  # characters of a name
+_LONGEST = 40  # characters of a name
 _MOST = 16  # iterators
 _SUMS = ("all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 SILENT = ("_broadcast_coalesced", "barrier", "monitored_barrier", "wait")  # collectives that tell no metric
@@ -118,12 +118,42 @@ class TrainingNotes:
             facts["is_data_parallel"] = self._probe.divides_data(None)
 
 
-def model_facts(model: Any, probe: TrainingProbe) -> dict[str, Any]:
-    """Return the facts of a wrapped model; none for None."""
-    if model is None:
-        return {}
-    modules = model.modules() if hasattr(model, "modules") else model.sublayers()
-    return {"is_data_parallel": probe.divides_data(model), "batch_norms": sum(map(_is_batch_norm, modules))}
+def of_training(optimizer: Any, schedule: str | None, model: Any, probe: TrainingProbe) -> dict[str, Any]:
+    """Return the facts of a training at its first step; ``model`` is the wrapped one, None where none was
+    called."""
+    parameters = trained_by(optimizer)
+    sizes = [(count(parameter.shape), int(parameter.element_size())) for parameter in parameters]
+    rate = getattr(optimizer, "_learning_rate", None)
+    facts = {
+        "framework": "torch" if hasattr(optimizer, "param_groups") else "paddle",
+        "device": device_of(parameters[0]) if parameters else "",
+        "optimizer": type(optimizer).__name__[:_LONGEST],
+        "parameters": sum(count for count, _ in sizes),
+        "gradient_bytes": sum(count * size for count, size in sizes),
+        "lr_first": learning_rate(optimizer),
+        # paddle's is the rate itself
+        "schedule": type(rate).__name__ if hasattr(rate, "last_lr") else schedule,
+    }
+    if model is not None:
+        modules = model.modules() if hasattr(model, "modules") else model.sublayers()
+        facts["is_data_parallel"] = probe.divides_data(model)
+        facts["batch_norms"] = sum(map(_is_batch_norm, modules))
+    return facts
+
+
+def trained_by(optimizer: Any) -> list[Any]:
+    """Return the parameters that it changes."""
+    groups = optimizer.param_groups if hasattr(optimizer, "param_groups") else optimizer._parameter_list
+    lists = (group["params"] if isinstance(group, dict) else (group,) for group in groups or ())
+    return [parameter for parameters in lists for parameter in parameters if trains(parameter)]
+
+
+def learning_rate(optimizer: Any) -> float | None:
+    groups = getattr(optimizer, "param_groups", None)
+    rate = groups[0].get("lr") if groups else getattr(optimizer, "_learning_rate", None)
+    rate = getattr(rate, "last_lr", rate)
+    # reading a tensor may wait for a GPU
+    return float(rate) if isinstance(rate, (int, float)) else None
 
 
 def data_order(loader: Any) -> object:
@@ -151,7 +181,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "dataset": _length(getattr(loader, "dataset", None)),
         "shard": int(batches.num_samples) if divides else _length(sampler),
         "share": next((share for share in shares if type(share) is int), None),
-        "sampler": type(samplers[0]).__name__[:LONGEST] if samplers else None,
+        "sampler": type(samplers[0]).__name__[:_LONGEST] if samplers else None,
         "drop_last": any(getattr(each, "drop_last", False) is True for each in (loader, *samplers)),
     }
 
