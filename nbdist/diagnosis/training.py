@@ -87,16 +87,9 @@ class Training:
             "parameters": _count(facts.parameters or 0),
             "size": size_text(facts.gradient_bytes or 0),
         }
-        known = {
-            "batch": facts.batch,
-            "epoch": facts.epoch_steps,
-            "rate": True,
-            "lr": facts.lr,
-            "model": facts.parameters,
-        }
-        return " · ".join(
-            say(f"training.{name}", language, **fields) for name, is_known in known.items() if is_known
-        )
+        batch, epoch = facts.batch and "batch", facts.epoch_steps and "epoch"
+        known = (batch, epoch, "rate", facts.lr and "lr", facts.parameters and "model")
+        return " · ".join(say(f"training.{name}", language, **fields) for name in known if name)
 
     def bar(self, language: str) -> str:
         """Return ``data 29 % · forward 12 % · …``, the mean of all ranks."""
@@ -126,11 +119,8 @@ def training_of(records: Mapping[int, StepRecord], *, live: bool) -> Training | 
     if not divisions:
         return None
     on_host = all(record.on_host for record in records.values())
-    parts = {rank: division.shares for rank, division in divisions.items()}
-    mean = {
-        part: sum(shares[part] for shares in parts.values()) / len(parts)
-        for part in (PARTS if on_host else HOST_PARTS)
-    }
+    parts, names = {rank: each.shares for rank, each in divisions.items()}, PARTS if on_host else HOST_PARTS
+    mean = {part: sum(shares[part] for shares in parts.values()) / len(parts) for part in names}
     facts = _facts({rank: records[rank] for rank in divisions}, divisions)
     enough = all(each.steps >= _STEPS and each.seconds >= _SECONDS for each in divisions.values())
     return Training(
