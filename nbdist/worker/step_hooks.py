@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 import time
+import weakref
 from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -58,12 +59,14 @@ class _Steps:
         self._events = timer.events
         self._main = get_ident()
         self._model: Callable[[], Any] = _ignore
-        self._models, self._optimizers, self._schedules = Weak(), Weak(), Weak()
+        self._models: dict[int, GradientExchanges] = {}
+        self._optimizers: dict[int, tuple[Callable[[], Any], Named, Named]] = {}
+        self._schedules = Weak()
         self.begin()
 
     def begin(self) -> None:
         """Begin a step: no call goes on."""
-        self._busy = self._back = self._stepping = False
+        self._busy = self._back = self._stepping = self._has_batch = False
         self._events.append((self.timer.pause, _clock()))
 
     def take(self) -> None:
@@ -73,9 +76,6 @@ class _Steps:
                 while self._events:
                     event = self._events.popleft()
                     event[0](*event[1:])
-
-    def _is_outermost(self) -> bool:
-        return not (self._busy or self._back or get_ident() != self._main)
 
     def begin_wait(self, name: str, given: Given, named: Named) -> int:
         if self._busy or get_ident() != self._main:
@@ -99,7 +99,7 @@ class _Steps:
         return 0
 
     def begin_open(self, given: Given, _: Named) -> int:
-        if not self._is_outermost():
+        if self._busy or self._back or get_ident() != self._main:
             return 0
         self._order = training_facts.data_order(given[0])
         return _clock()
@@ -112,7 +112,7 @@ class _Steps:
         self.probe.loaders[iterator] = {"place": place, "sampler": facts["sampler"], "share": facts["share"]}
 
     def begin_fetch(self, *_: Any) -> int:
-        if not self._is_outermost():
+        if self._busy or self._back or get_ident() != self._main:
             return 0
         self._busy = True
         return _clock()
@@ -120,6 +120,7 @@ class _Steps:
     def end_fetch(self, begun: int, given: Given, batch: Any) -> None:
         now, self._busy, iterator = _clock(), False, given[0]
         samples = None if batch is None else _samples(batch)
+        self._has_batch = batch is not None
         self._events.append((self._fetched, id(iterator), begun, now, samples))
         if self.probe.looks and batch is not None:
             self.probe.reads(iterator, batch)
@@ -137,14 +138,16 @@ class _Steps:
 
     def begin_call(self, given: Given, named: Named) -> int:
         """Take the call of a wrapped model."""
-        if not self._is_outermost():
+        if self._busy or self._back or get_ident() != self._main:
             return 0
         model = given[0]
-        if (exchanges := self._models.get(model)) is None:
-            exchanges = self._models[model] = GradientExchanges(self.timer, model)
+        exchanges = self._models.get(id(model))
+        if exchanges is None or exchanges.model() is not model:
+            exchanges = self._models[id(model)] = GradientExchanges(self.timer, model)
         exchanges.begin(model)
         self._model = exchanges.model
-        self._events.append((self._called, _clock(), _samples(given[1:] or named)))
+        samples = _samples(given[1:] or named) if self.notes.looks or not self._has_batch else 0
+        self._events.append((self._called, _clock(), samples))
         if self.probe.looks:
             self.probe.calls(model, (given[1:], named))
         return 0
@@ -160,7 +163,7 @@ class _Steps:
         return 0
 
     def begin_backward(self, *_: Any) -> int:
-        if not self._is_outermost():
+        if self._busy or self._back or get_ident() != self._main:
             return 0
         self._back = True
         now = _clock()
@@ -168,7 +171,7 @@ class _Steps:
         return now
 
     def end_backward(self, *_: Any) -> None:
-        self._back = False
+        self._back = self._has_batch = False
         self._events.append((self.timer.went_back, _clock()))
 
     def begin_step(self, given: Given, _: Named) -> int:
@@ -181,9 +184,10 @@ class _Steps:
 
     def end_step(self, _: int, given: Given, __: Any) -> None:
         now, self._stepping, optimizer = _clock(), False, given[0]
-        if (known := self._optimizers.get(optimizer)) is None:
-            known = self._optimizers[optimizer] = self._meet(optimizer)
-        self._events.append((self._left, now, *known, training_facts.learning_rate(optimizer)))
+        known = self._optimizers.get(id(optimizer))
+        if known is None or known[0]() is not optimizer:
+            known = self._optimizers[id(optimizer)] = weakref.ref(optimizer), *self._meet(optimizer)
+        self._events.append((self._left, now, *known[1:], training_facts.learning_rate(optimizer)))
         if self.probe.looks:
             self.probe.steps()
         profiler.step_ended(id(optimizer))

@@ -14,7 +14,7 @@ from nbdist.worker.step_time import StepTimer
 from nbdist.worker.training_probe import TrainingProbe
 
 _LONGEST = 40  # characters of a name
-_MOST = 16  # iterators
+_MOST, _LOOKS = 16, 100  # iterators, batches of a training that are looked at
 _SUMS = ("all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 SILENT = ("_broadcast_coalesced", "barrier", "monitored_barrier", "wait")  # collectives that tell no metric
 _NORMS = ("torch.nn.modules.batchnorm", "paddle.nn.layer.norm")
@@ -40,6 +40,7 @@ class TrainingNotes:
         self.facts: dict[str, Any] = {}
         self._timer, self._sums, self._probe = timer, timer.sums, probe
         self._passes: dict[object, _Pass] = {}  # by iterator
+        self.looks = _LOOKS  # batches still to be compared with what the model gets
         self._order: object = None  # of the last epoch
         self._told = 0  # since a pass began: 1 for sums of all ranks, 2 for other collectives
         self._given = self._called = self._read_at = self._summed = self._stepped = 0
@@ -70,7 +71,8 @@ class TrainingNotes:
         reading.batches += 1
         if reading.order and reading.order == self._order and backwards > reading.backwards:
             self._probe.notes["same_order"] = reading.place
-        if backwards > self._read_at:  # the model has got the batch before
+        if self.looks and backwards > self._read_at:  # the model has got the batch before
+            self.looks -= 1
             facts["batch_seen"] = max(facts.get("batch_seen", 0), self._given)
             if 0 < self._called < self._given:
                 facts["is_cut"] = True  # the program takes a part of each batch
@@ -105,7 +107,7 @@ class TrainingNotes:
 
     def begins(self, facts: dict[str, Any]) -> None:
         """Take the first step of a training, and what is known of it."""
-        self.facts = facts
+        self.facts, self.looks = facts, _LOOKS
 
     def steps(self, rate: float | None) -> None:
         """Take a step with a learning rate."""
@@ -151,6 +153,8 @@ def trained_by(optimizer: Any) -> list[Any]:
 def learning_rate(optimizer: Any) -> float | None:
     groups = getattr(optimizer, "param_groups", None)
     rate = groups[0].get("lr") if groups else getattr(optimizer, "_learning_rate", None)
+    if type(rate) is float:
+        return rate
     rate = getattr(rate, "last_lr", rate)
     # reading a tensor may wait for a GPU
     return float(rate) if isinstance(rate, (int, float)) else None
