@@ -263,7 +263,7 @@ LIMITS = {
     "board": 2_300,
     "cli": 970,
     "devices": 620,
-    "diagnosis": 5_817,
+    "diagnosis": 5_760,
     "doctor": 1_200,
     "engines": 2_700,
     "feed": 6_015,
@@ -272,7 +272,7 @@ LIMITS = {
     "magics": 2_060,
     "model": 1_335,
     "options": 1_090,
-    "panel": 3_366,
+    "panel": 3_400,
     "preflight": 2_070,
     "programs": 930,
     "runner": 3_547,
@@ -282,7 +282,7 @@ LIMITS = {
     "values": 910,
     "verbs": 950,
     "warm": 1_370,
-    "worker": 7_790,
+    "worker": 7_530,
 }
 """Lines of Python by package ("" for the modules beside them), a tenth above what it had when this was set.
 What grows beyond it needs something removed, or a decision."""
