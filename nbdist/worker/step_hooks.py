@@ -24,6 +24,7 @@ from nbdist.worker.step_time import NAME, StepRecord, StepTimer
 from nbdist.worker.training_probe import TrainingProbe, Weak, program_line
 
 _clock = time.perf_counter_ns
+_learning_rate = training_facts.learning_rate
 _DEEPEST = 4
 _CHECKED_STEP = 8  # by then a wrapper has been called, or gradients have been averaged by hand
 
@@ -57,6 +58,7 @@ class _Steps:
         self.pid = os.getpid()
         self.writes = allocate_lock()
         self._events = timer.events
+        self._went_back, self._enters, self._begins_back = timer.went_back, timer.enters, timer.begins_back
         self._main = get_ident()
         self._model: Callable[[], Any] = _ignore
         self._models: dict[int, GradientExchanges] = {}
@@ -167,19 +169,19 @@ class _Steps:
             return 0
         self._back = True
         now = _clock()
-        self._events.append((self.timer.begins_back, now))
+        self._events.append((self._begins_back, now))
         return now
 
     def end_backward(self, *_: Any) -> None:
         self._back = self._has_batch = False
-        self._events.append((self.timer.went_back, _clock()))
+        self._events.append((self._went_back, _clock()))
 
     def begin_step(self, given: Given, _: Named) -> int:
         if self._stepping or get_ident() != self._main:
             return 0
         self._stepping = True
         now = _clock()
-        self._events.append((self.timer.enters, id(given[0]), now))
+        self._events.append((self._enters, id(given[0]), now))
         return now
 
     def end_step(self, _: int, given: Given, __: Any) -> None:
@@ -187,7 +189,7 @@ class _Steps:
         known = self._optimizers.get(id(optimizer))
         if known is None or known[0]() is not optimizer:
             known = self._optimizers[id(optimizer)] = weakref.ref(optimizer), *self._meet(optimizer)
-        self._events.append((self._left, now, *known[1:], training_facts.learning_rate(optimizer)))
+        self._events.append((self._left, now, known, _learning_rate(optimizer)))
         if self.probe.looks:
             self.probe.steps()
         profiler.step_ended(id(optimizer))
@@ -199,8 +201,8 @@ class _Steps:
         facts = training_facts.of_training(optimizer, schedule, self._model(), self.probe)
         return facts, self.probe.uncalled(training_facts.trained_by(optimizer))
 
-    def _left(self, now: int, facts: Named, uncalled: Named, rate: float | None) -> None:
-        step = self.timer.leaves(now)
+    def _left(self, now: int, known: tuple[Any, Named, Named], rate: float | None) -> None:
+        (_, facts, uncalled), step = known, self.timer.leaves(now)
         if step == 1:
             self.notes.begins(dict(facts))
         if step:
