@@ -43,9 +43,10 @@ def plan_scale(scale: Scale, **place: Any) -> SweepPlan:
         planned = resume_plan(scale.handle, scale.changes, **place)[1]
     if planned.spec.engine or planned.spec.nodes > 1:
         raise UsageMistake("a scale runs on this machine alone, and that run was on others: name a script")
-    # the GPUs of the run, then the other ones
+    # the GPUs of the run, then the other ones, unless some were named
     own = [rank.device for rank in planned.spec.ranks if rank.device.kind == "gpu"]
-    gpus = [*own, *(gpu for gpu in usable_gpus(os.environ).values() if gpu not in own)] if own else []
+    more = usable_gpus(os.environ).values() if own and parse_words(scale.changes).gpus is None else ()
+    gpus = [*own, *(gpu for gpu in more if gpu not in own)]
     devices = gpus or [Device()] * cpu_count()
     counts = scale.counts or tuple(2**power for power in range(len(devices).bit_length()))
     if gpus and counts[-1] > len(gpus):
