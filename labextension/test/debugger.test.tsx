@@ -53,5 +53,5 @@ test('a tabulator ends a word, and what cannot be sent is said', async () => {
 
   ask.mockResolvedValueOnce(null);
   type('n');
-  expect(await screen.findByText(/%dist_debug/)).toBeTruthy();
+  expect(await screen.findByText(/prompt of the cell/)).toBeTruthy();
 });

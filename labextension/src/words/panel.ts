@@ -148,10 +148,7 @@ export const WORDS = inBoth(tr => ({
   ),
   keepWaiting: tr('Keep waiting', '继续等待'),
   debugger: tr('Command for the debugger', '调试器命令'),
-  noDebugger: tr(
-    'No server is reached: type at the cell’s prompt',
-    '无法连接服务器：请在单元格的提示符处输入',
-  ),
+  noDebugger: tr('No server here: type at the prompt of the cell', '没有服务器：请在单元格的提示符处输入'),
   interrupt: tr('Interrupt rank {0}', '中断进程 {0}'),
   stacks: tr('Stacks', '调用栈'),
   stacksTaken: tr('taken at {0}, main thread', '采集于 {0}，主线程'),
