@@ -31,6 +31,7 @@ _LOOKS = 0.02  # seconds between two looks at their number
 
 _ended = 0  # steps
 _owner = 0  # the id of the optimizer that counts
+_window = [0, 0]  # the first and the last step of ``--profile``
 _begun: Iterator[None] | None = None
 
 
@@ -106,16 +107,15 @@ def record(directory: str, name: str, seconds: float) -> None:
 def step_ended(optimizer: int) -> None:
     """Take the end of a step of the main thread, at which the profile of ``--profile`` begins or ends. With
     several optimizers those of the first count."""
-    global _ended, _owner, _begun
-    _owner = _owner or optimizer
+    global _ended, _owner, _window, _begun
+    if not _ended:
+        _owner, _window = optimizer, [*map(int, os.environ.get(STEPS, "0:0").split(":"))]
     if optimizer != _owner:
         return
     _ended += 1
-    if window := os.environ.get(STEPS):
-        first, last = map(int, window.split(":"))
-        if _ended == first:
-            _begun = _recording(os.environ["NBDIST_RANK_DIR"], BY_STEPS)
-            next(_begun, None)
-        elif _ended == last and _begun is not None:
-            next(_begun, None)
-            _thread.start_new_thread(next, (_begun, None))
+    if _ended == _window[0]:
+        _begun = _recording(os.environ["NBDIST_RANK_DIR"], BY_STEPS)
+        next(_begun, None)
+    elif _ended == _window[1] and _begun is not None:
+        next(_begun, None)
+        _thread.start_new_thread(next, (_begun, None))
