@@ -75,7 +75,8 @@ def measure_accuracy(home: Path, steps: int, framework: str, samples: Samples) -
 def measure_cost(home: Path, seconds: float, framework: str, rounds: int, samples: Samples) -> None:
     for number in range(rounds):
         ((small, _),) = run(home, framework, 1, SMALL, seconds / 4)
-        samples.add(framework, COST, number, 1e6 * (min(small["on"]) - min(small["off"])))
+        costs = [on - off for on, off in zip(small["on"], small["off"], strict=True)]
+        samples.add(framework, COST, number, 1e6 * statistics.median(costs))
         ((large, _),) = run(home, framework, 1, LARGE, seconds)
         ratios = [on / off for on, off in zip(large["on"], large["off"], strict=True)]
         samples.add(framework, RATIO, number, statistics.median(ratios))

@@ -114,20 +114,21 @@ class _Steps:
         self.probe.loaders[iterator] = {"place": place, "sampler": facts["sampler"], "share": facts["share"]}
 
     def begin_fetch(self, *_: Any) -> int:
+        now = _clock()
         if self._busy or self._back or get_ident() != self._main:
             return 0
         self._busy = True
-        return _clock()
+        return now
 
     def end_fetch(self, begun: int, given: Given, batch: Any) -> None:
-        now, self._busy, iterator = _clock(), False, given[0]
+        self._busy, iterator = False, given[0]
         samples = None if batch is None else _samples(batch)
         self._has_batch = batch is not None
-        self._events.append((self._fetched, id(iterator), begun, now, samples))
+        self._events.append((self._fetched, id(iterator), begun, samples, _clock()))
         if self.probe.looks and batch is not None:
             self.probe.reads(iterator, batch)
 
-    def _fetched(self, iterator: int, begun: int, now: int, samples: int | None) -> None:
+    def _fetched(self, iterator: int, begun: int, samples: int | None, now: int) -> None:
         if samples is not None:
             # a first tensor with more rows has no row for each sample
             samples = min(samples, self.notes.loader(iterator).get("loader_batch") or sys.maxsize)
@@ -140,6 +141,7 @@ class _Steps:
 
     def begin_call(self, given: Given, named: Named) -> int:
         """Take the call of a wrapped model."""
+        now = _clock()
         if self._busy or self._back or get_ident() != self._main:
             return 0
         model = given[0]
@@ -149,7 +151,7 @@ class _Steps:
         exchanges.begin(model)
         self._model = exchanges.model
         samples = _samples(given[1:] or named) if self.notes.looks or not self._has_batch else 0
-        self._events.append((self._called, _clock(), samples))
+        self._events.append((self._called, now, samples))
         if self.probe.looks:
             self.probe.calls(model, (given[1:], named))
         return 0
@@ -165,10 +167,10 @@ class _Steps:
         return 0
 
     def begin_backward(self, *_: Any) -> int:
+        now = _clock()
         if self._busy or self._back or get_ident() != self._main:
             return 0
         self._back = True
-        now = _clock()
         self._events.append((self._begins_back, now))
         return now
 
@@ -177,19 +179,19 @@ class _Steps:
         self._events.append((self._went_back, _clock()))
 
     def begin_step(self, given: Given, _: Named) -> int:
+        now = _clock()
         if self._stepping or get_ident() != self._main:
             return 0
         self._stepping = True
-        now = _clock()
         self._events.append((self._enters, id(given[0]), now))
         return now
 
     def end_step(self, _: int, given: Given, __: Any) -> None:
-        now, self._stepping, optimizer = _clock(), False, given[0]
+        self._stepping, optimizer = False, given[0]
         known = self._optimizers.get(id(optimizer))
         if known is None or known[0]() is not optimizer:
             known = self._optimizers[id(optimizer)] = weakref.ref(optimizer), *self._meet(optimizer)
-        self._events.append((self._left, now, known, _learning_rate(optimizer)))
+        self._events.append((self._left, known, _learning_rate(optimizer), _clock()))
         if self.probe.looks:
             self.probe.steps()
         profiler.step_ended(id(optimizer))
@@ -201,7 +203,7 @@ class _Steps:
         facts = training_facts.of_training(optimizer, schedule, self._model(), self.probe)
         return facts, self.probe.uncalled(training_facts.trained_by(optimizer))
 
-    def _left(self, now: int, known: tuple[Any, Named, Named], rate: float | None) -> None:
+    def _left(self, known: tuple[Any, Named, Named], rate: float | None, now: int) -> None:
         (_, facts, uncalled), step = known, self.timer.leaves(now)
         if step == 1:
             self.notes.begins(dict(facts))
