@@ -200,7 +200,7 @@ export function RunPage(props: RunPageProps): ReactElement {
     { tab: 'cell' as const, name: words.cell, icon: 'cell' as const },
   ];
   const warnings = view?.notes.length
-    ? view.notes
+    ? view.notes.filter(text => !view.training || text !== localized(view.training.text)) // it stands at the bar
     : (view?.warnings ?? []).map(({ text }) => localized(text));
   const report = useMemo(
     () => host.report && <CopyReport report={host.report} label={label} notify={notify} />,

@@ -3,6 +3,7 @@ import { type ReactElement } from 'react';
 
 import { type SweepNews } from '../../model/comparison';
 import { Mark } from '../Marks';
+import { Meter } from '../ranks/rank_parts';
 
 type Scale = NonNullable<SweepNews['scale']>;
 
@@ -14,7 +15,11 @@ interface ScaleProps {
 
 export function ScaleView({ scale, runs, onOpen }: ScaleProps): ReactElement {
   const { table, sentence } = scale;
-  const cells = (row: readonly string[]) => row.slice(1).map((cell, at) => <td key={at}>{cell || '–'}</td>);
+  const drawn = (cell: string): ReactElement | string => {
+    const share = /^(\d+) % [█░]+$/.exec(cell)?.[1];
+    return share ? <Meter text={`${share} %`} share={Number(share) / 100} /> : cell || '–';
+  };
+  const cells = (row: readonly string[]) => row.slice(1).map((cell, at) => <td key={at}>{drawn(cell)}</td>);
   return (
     <>
       {sentence && <p className="nbdist-note nbdist-calm">{sentence}</p>}
