@@ -98,8 +98,8 @@ def measure(home: Path, number: int, case: str, samples: Samples) -> None:
             share = sum(seconds for seconds in spent if seconds > 0) / (end - begin)
             samples.add(case, TIMERS, rank["rank"], 100 * abs(rank["parts"][part] - share))
         changes = _changes(events_of(theirs))
-        begin, seconds = changes[0][0], changes[-1][0] - changes[0][0]
-        parts = _divided(0, changes, begin, seconds, 1).parts
+        seconds = changes[-1][0] - changes[0][0]
+        parts = _divided(0, changes, changes[0][0], seconds, 1).parts
         samples.add(case, PROFILER, rank["rank"], 100 * abs(parts["compute"] - truth["operators"] / seconds))
 
 
