@@ -83,7 +83,7 @@ def changes(base: Trained, other: Trained) -> list[Change]:
     found = list[Change]()
     if not base.facts or not other.facts or base.ranks >= other.ranks:
         return found
-    # of another program nothing is said
+    # another program tells nothing of this one
     if all(base.first(name) == other.first(name) for name in ("framework", "optimizer", "parameters")):
         with suppress(*MALFORMED):  # a program may have written the records
             for look in (_data, _batches, _norms, _evaluation):
