@@ -340,14 +340,17 @@ class _HeldRanks:
             return
         self._make_room()
         complete_lines(self._prompt)
+        goes_on: bool | None = False
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             goes_on = self._prompt.step()
         except (EOFError, KeyboardInterrupt):
-            goes_on = False
+            pass
         finally:
             signal.signal(signal.SIGINT, before)
-        self._left = not goes_on and bool(self._handle.run.held)
+        self._left = goes_on is False
+        if goes_on is None:
+            time.sleep(seconds)  # the run's state is about to say so
 
 
 def _watch(handle: runner.RunHandle, output: Output, show_ranks: Collection[int] | None = None) -> Run:

@@ -37,11 +37,11 @@ class DebugPrompt:
             while self.step():
                 pass
 
-    def step(self) -> bool:
-        """Read a line and send it; return False when no rank is held or the run ends. Raises as ``input``."""
+    def step(self) -> bool | None:
+        """Send a line; return False when it ends the run, None when no rank is held. Raises as ``input``."""
         run = snapshot(self._directory)
         if run is None or not (prompts := held_ranks(self._directory, run)):
-            return False
+            return None
         rank = self._chosen if self._chosen in prompts else min(prompts)
         self._shown, hold = {rank: prompts[rank]}, run.held[rank]
         # the answer to a step says where it led

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import signal
 import sys
+from unittest.mock import Mock
 
 import pexpect
 import pytest
 
+from nbdist.cli import running
 from nbdist.feed.ansi import strip_ansi
 from tests.cli.conftest import Shell
 from tests.fakes.screen import Screen
@@ -97,6 +99,21 @@ def test_a_held_rank_has_its_prompt_where_its_run_is_shown(shell: Shell) -> None
 
     whole(child)
     assert child.exitstatus == 128 + signal.SIGINT
+
+
+def test_only_a_user_leaves_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[object] = [None, True, None, KeyboardInterrupt, AssertionError("asked again")]
+    prompt = Mock(step=Mock(side_effect=answers))
+    monkeypatch.setattr(running, "DebugPrompt", lambda _: prompt)
+    monkeypatch.setattr(running.sys, "stdin", Mock(isatty=lambda: True))
+    monkeypatch.setattr(running.sys, "stdout", Mock(isatty=lambda: True))
+    held = running._HeldRanks(Mock(), lambda: None)
+    held.attend(Mock(held={0: "where"}))
+
+    for _ in range(6):
+        held.wait(0.0)
+
+    assert prompt.step.call_count == 4
 
 
 @pytest.mark.parametrize("plain", [{"TERM": "dumb"}, {"NBDIST_PANEL": "text"}], ids=["dumb", "asked for"])
