@@ -19,8 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.worker import step_hooks
+
 _now = time.perf_counter
-_INPUTS, _BATCH, _WARM = 64, 32, 2
+_INPUTS, _BATCH, _EPOCH, _WARM = 64, 32, 20, 2
 
 
 def _layers(nn: Any, width: int) -> Any:
@@ -32,7 +34,8 @@ def _layers(nn: Any, width: int) -> Any:
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """A program. ``width`` of the model; ``slow`` seconds that rank 1 computes longer; ``work`` seconds for
-    an item of the data; ``evaluates`` after so many steps."""
+    an item of the data; ``evaluates`` after so many steps; ``times_exchange`` of gradients by its own hooks,
+    which contend with nbdist's for the interpreter."""
 
     wrapped: bool = True
     loader: bool = True
@@ -47,6 +50,7 @@ class Case:
     closure: bool = False
     beside: float = 0.0
     adam: bool = False
+    times_exchange: bool = True
 
 
 CASES: Mapping[str, Case] = {
@@ -85,8 +89,9 @@ class Torch:
         model = _layers(nn, self.case.width)
         if self.case.wrapped:
             model = nn.parallel.DistributedDataParallel(model)
-            # its annotations are checked
-            model.register_comm_hook(None, lambda state, bucket: self._exchange(bucket))
+            if self.case.times_exchange:
+                # its annotations are checked
+                model.register_comm_hook(None, lambda state, bucket: self._exchange(bucket))
         return model
 
     def _exchange(self, bucket: Any) -> Any:
@@ -105,7 +110,7 @@ class Torch:
 
         class Data(torch.utils.data.Dataset):  # type: ignore[misc,name-defined]
             def __len__(self) -> int:
-                return 20 * _BATCH
+                return _EPOCH * _BATCH
 
             def __getitem__(self, item: int) -> Any:
                 _burn(work)
@@ -148,7 +153,7 @@ class Paddle:
 
     def model(self) -> Any:
         model = _layers(self.paddle.nn, self.case.width)
-        for parameter in model.parameters():
+        for parameter in model.parameters() if self.case.times_exchange else ():
             parameter.register_hook(self._gradient)
         # one group of gradients: its exchange is the wait at the end of backward
         wrap: Any = self.paddle.DataParallel
@@ -167,7 +172,7 @@ class Paddle:
 
         class Data(paddle.io.Dataset):  # type: ignore[misc,name-defined]
             def __len__(self) -> int:
-                return 20 * _BATCH
+                return _EPOCH * _BATCH
 
             def __getitem__(self, item: int) -> Any:
                 import numpy as np
@@ -306,40 +311,42 @@ def _stand_ins(framework: str) -> list[tuple[Any, str]]:
         (paddle.base.core.eager, "run_backward"),
         (dataloader_iter._DataLoaderIterSingleProcess, "__next__"),
         (paddle.io.DataLoader, "__iter__"),
-        (paddle.optimizer.SGD, "_apply_optimize"),
         (optimizing.Optimizer, "step"),
-        (optimizing.Optimizer, "_apply_optimize"),
         (paddle.DataParallel, "forward"),
     ]
 
 
 class Switch:
-    """The stand-ins of this process, which can be taken out and put back."""
+    """nbdist's stand-ins and hooks of gradients in this process, which can be turned off and on."""
 
     def __init__(self, framework: str) -> None:
         names = [pair for pair in _stand_ins(framework) if hasattr(vars(pair[0]).get(pair[1]), "__wrapped__")]
         self._calls = [(owner, name, vars(owner)[name]) for owner, name in names]
 
     def turn(self, on: bool) -> None:
+        for exchanges in step_hooks._steps._models.values() if step_hooks._steps else ():
+            exchanges.synchronizes = on
         for owner, name, call in self._calls:
             setattr(owner, name, call if on else call.__wrapped__)
 
 
 def cost(framework: str, width: int, seconds: float) -> dict[str, list[float]]:
-    """Return the seconds of the main thread that a step takes, of blocks of ten steps, with and without the
-    stand-ins in turn: a loaded machine does not change them as it does the clock."""
-    case = Case(width=width)
+    """Return the seconds of the main thread that a step takes, of epochs with and without the stand-ins in
+    turn, but for their beginning: a loaded machine does not change them as it does the clock."""
+    case = Case(width=width, times_exchange=False)
     program = Program(Torch(case) if framework == "torch" else Paddle(case), case)
-    program.run(20)
+    switch = Switch(framework)
+    program.run(_EPOCH)
     blocks: dict[str, list[float]] = {"on": [], "off": []}
-    switch, until = Switch(framework), _now() + seconds
+    until = _now() + seconds
     while _now() < until:
         for on in (True, False) if len(blocks["on"]) % 2 else (False, True):
             switch.turn(on)
+            program.batches = iter(program.loader)
             begun = time.thread_time()
-            for _ in range(10):
+            for _ in range(_EPOCH):
                 program._step(0)
-            blocks["on" if on else "off"].append((time.thread_time() - begun) / 10)
+            blocks["on" if on else "off"].append((time.thread_time() - begun) / _EPOCH)
     return blocks
 
 

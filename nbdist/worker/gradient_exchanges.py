@@ -1,9 +1,9 @@
 """The exchanges of gradients inside a backward pass, on CPUs.
 
-DDP of torch exchanges beside the pass, and waits in a callback at its end: one that is queued before the last
-gradient is there comes just before it. Paddle's native code begins the exchange of a group of parameters once
-their last gradient is there, and with gloo it waits for its end before it computes the next gradient. The
-first pass shows the order of the gradients; from then on hooks of few parameters remain.
+DDP of torch exchanges beside the pass and waits at its end: a hook of the node that accumulates the last
+gradient comes just before. Paddle's native code begins the exchange of a group of parameters once their last
+gradient is there, and with gloo it waits for its end before it computes the next gradient. The first pass
+shows the order of the gradients; from then on hooks of few parameters remain.
 """
 
 from __future__ import annotations
@@ -11,25 +11,26 @@ from __future__ import annotations
 import functools
 import sys
 import time
-import weakref
 from typing import Any
 
 from nbdist.worker.step_time import StepTimer
 from nbdist.worker.training_facts import device_of, trains
 
+_clock = time.perf_counter_ns
+
 
 class GradientExchanges:
-    """The exchanges of a model of DDP or paddle's DataParallel, which ``timer`` takes as waits."""
+    """The exchanges of a model of DDP or paddle's DataParallel, which ``timer`` takes as waits if the pass
+    ``synchronizes``: the value of the model's attribute ``switch`` when it was called. ``order``: that of the
+    gradients in the first pass, until it is settled."""
 
     def __init__(self, timer: StepTimer, model: Any) -> None:
-        self.model = weakref.ref(model)
-        self._timer, self._events = timer, timer.events
+        self._note, self._waited, self._computes = timer.events.append, timer.waited, timer.computes
         self._groups: Any = getattr(model, "group_indices", ())
         self._is_torch = hasattr(model, "require_backward_grad_sync")
-        if self._is_torch:
-            self._queue: Any = sys.modules["torch"].autograd.Variable._execution_engine.queue_callback
-        self._synchronizes = False
-        self._order: list[int] = []
+        self.switch = "require_backward_grad_sync" if self._is_torch else "grad_need_sync"
+        self.synchronizes = False
+        self.order: list[int] = []
         self._since = 0
         parameters = filter(trains, model.parameters() if self._is_torch or self._groups else ())
         # those whose gradients are exchanged, in the order of paddle's numbers
@@ -41,40 +42,35 @@ class GradientExchanges:
             for number, parameter in enumerate(self._parameters)
         ]
 
-    def begin(self, model: Any) -> None:
-        """Note whether the pass that comes exchanges gradients; replace the hooks of the first pass."""
-        if self._order:
-            self._settle()
-        self._synchronizes = model.require_backward_grad_sync if self._is_torch else model.grad_need_sync
-
     def _learn(self, number: int, _: object) -> None:
-        self._order.append(number)
+        self.order.append(number)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Replace the hooks of the first pass."""
+        if self._is_torch and not sys.modules["torch"].is_grad_enabled():
+            return
         for hook in self._hooks:
             hook.remove()
-        numbers, self._order = list(dict.fromkeys(self._order)), []
+        numbers, self.order = list(dict.fromkeys(self.order)), []
         places, end = {number: place for place, number in enumerate(numbers)}, len(numbers) - 1
         last = {max((places[n] for n in group if n in places), default=end) for group in self._groups}
         for place in sorted(last - {end}):
             self._parameters[numbers[place]].register_hook(self._waits)
             self._parameters[numbers[place + 1]].register_hook(self._goes_on)
-        self._parameters[numbers[end]].register_hook(self._ends)
+        node = self._parameters[numbers[end]]
+        if self._is_torch:
+            # after DDP's own hook, which begins the exchange of this gradient
+            ((node, _),) = node.expand_as(node).grad_fn.next_functions
+        node.register_hook(self._ends)
         self._parameters = []
 
     def _waits(self, _: object) -> None:
-        self._since = time.perf_counter_ns() if self._synchronizes else 0
+        self._since = _clock() if self.synchronizes else 0
 
     def _goes_on(self, _: object) -> None:
         if self._since:
-            self._events.append((self._timer.waited, self._since, time.perf_counter_ns()))
+            self._note((self._waited, self._since, _clock()))
 
-    def _ends(self, _: object) -> None:
-        if self._synchronizes and self._is_torch:
-            # DDP queues its own once it has begun the exchange of this gradient
-            self._queue(self._compute)
-        elif self._synchronizes:
-            self._compute()
-
-    def _compute(self) -> None:
-        self._events.append((self._timer.computes, time.perf_counter_ns()))
+    def _ends(self, *_: object) -> None:
+        if self.synchronizes:
+            self._note((self._computes, _clock()))

@@ -35,6 +35,14 @@ _COLLECTIVES = (
     *("recv_object_list", "reduce", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor"),
     *("scatter", "scatter_object_list", "send", "send_object_list", "wait"),
 )
+_FLEET = "paddle.distributed.fleet"
+_SHARDING = "meta_optimizers.dygraph_optimizer.dygraph_sharding_optimizer"
+# other wrappers of optimizers call step()
+_FLEET_OPTIMIZERS = (
+    (_SHARDING, "DygraphShardingOptimizer"),
+    (_SHARDING, "DygraphShardingOptimizerV2"),
+    ("utils.mix_precision_utils", "MixPrecisionOptimizer"),
+)
 _SCHEDULES = ("LRScheduler", "_LRScheduler", "ReduceLROnPlateau", "SequentialLR", "ChainedScheduler")
 
 Given = tuple[Any, ...]
@@ -44,10 +52,11 @@ Named = dict[str, Any]
 class _Steps:
     """The training of this process: its timer, its record, and what its facts are read from.
 
-    Hooks come in pairs around a call: ``begin_`` returns the time, or 0 where the call does not count. They
-    run among a program's own work, each with cold caches, so they only note events, which ``take`` gives to
-    the timer and to the notes in the thread that writes the record. ``busy``: a call but backward or an
-    optimizer's step is going on, and those within it do not count.
+    Hooks run among a program's own work, each with cold caches, so they only note events, which ``take``
+    gives to the timer and to the notes in the thread that writes the record. Those of a step return the
+    stand-in (``around_``), one function to touch; others come in pairs: ``begin_`` returns the time, or 0
+    where the call does not count. ``busy``: a call but backward or an optimizer's step is going on, and those
+    within it do not count.
     """
 
     def __init__(self, path: str, ranks: int) -> None:
@@ -57,19 +66,18 @@ class _Steps:
         self.record = StepRecord(path, timer, self._describe)
         self.pid = os.getpid()
         self.writes = allocate_lock()
-        self._events = timer.events
-        self._went_back, self._enters, self._begins_back = timer.went_back, timer.enters, timer.begins_back
+        self._events, self._note = timer.events, timer.events.append
         self._main = get_ident()
         self._model: Callable[[], Any] = _ignore
         self._models: dict[int, GradientExchanges] = {}
-        self._optimizers: dict[int, tuple[Callable[[], Any], Named, Named]] = {}
+        self._optimizers: dict[int, tuple[Named, Named]] = {}
         self._schedules = Weak()
         self.begin()
 
     def begin(self) -> None:
         """Begin a step: no call goes on."""
         self._busy = self._back = self._stepping = self._has_batch = False
-        self._events.append((self.timer.pause, _clock()))
+        self._note((self.timer.pause, _clock()))
 
     def take(self) -> None:
         """Give the events to the timer and the notes."""
@@ -84,7 +92,7 @@ class _Steps:
             return 0
         if name not in training_facts.SILENT:
             shape = getattr((given or (*named.values(), None))[0], "shape", ())
-            self._events.append((self.notes.tells, name, shape, self._back))
+            self._note((self.notes.tells, name, shape, self._back))
             if self.probe.looks:
                 self.probe.exchanges(name)
         if named and (named.get("async_op") or not named.get("sync_op", True)):
@@ -94,7 +102,7 @@ class _Steps:
 
     def end_wait(self, begun: int, *_: Any) -> None:
         self._busy = False
-        self._events.append((self.timer.waited, begun, _clock()))
+        self._note((self.timer.waited, begun, _clock()))
 
     def begin_make(self, given: Given, _: Named) -> int:
         self.probe.places[given[0]] = program_line()
@@ -108,25 +116,36 @@ class _Steps:
 
     def end_open(self, begun: int, given: Given, iterator: Any) -> None:
         key, loader = id(iterator), given[0]
-        self._events.append((self.timer.opened, key, begun, _clock()))
+        self._note((self.timer.opened, key, begun, _clock()))
         facts, place = training_facts.loader_facts(loader), self.probe.places.get(loader)
-        self._events.append((self.notes.opens, key, facts, self._order, place))
+        self._note((self.notes.opens, key, facts, self._order, place))
         self.probe.loaders[iterator] = {"place": place, "sampler": facts["sampler"], "share": facts["share"]}
 
-    def begin_fetch(self, *_: Any) -> int:
-        now = _clock()
-        if self._busy or self._back or get_ident() != self._main:
-            return 0
-        self._busy = True
-        return now
+    def around_fetch(self, real_call: Any) -> Any:
+        main, note, fetched, probe = self._main, self._note, self._fetched, self.probe
 
-    def end_fetch(self, begun: int, given: Given, batch: Any) -> None:
-        self._busy, iterator = False, given[0]
-        samples = None if batch is None else _samples(batch)
-        self._has_batch = batch is not None
-        self._events.append((self._fetched, id(iterator), begun, samples, _clock()))
-        if self.probe.looks and batch is not None:
-            self.probe.reads(iterator, batch)
+        def call(*given: Any, **named: Any) -> Any:
+            if self._busy or self._back or get_ident() != main:
+                return real_call(*given, **named)
+            self._busy, batch, begun = True, None, _clock()
+            try:
+                batch = real_call(*given, **named)
+                return batch
+            finally:
+                self._busy, self._has_batch = False, batch is not None
+                try:
+                    # what most are is read here: another function would take a tenth of a step's hooks
+                    if type(batch) is list and batch and (shape := getattr(batch[0], "shape", None)):
+                        samples = shape[0]
+                    else:
+                        samples = None if batch is None else _samples(batch)
+                    note((fetched, id(given[0]), begun, samples, _clock()))
+                    if probe.looks and batch is not None:
+                        probe.reads(given[0], batch)
+                except Exception:  # noqa: BLE001
+                    pass
+
+        return call
 
     def _fetched(self, iterator: int, begun: int, samples: int | None, now: int) -> None:
         if samples is not None:
@@ -139,22 +158,34 @@ class _Steps:
         self.probe.wrapped[given[0]] = program_line()
         return 0
 
-    def begin_call(self, given: Given, named: Named) -> int:
-        """Take the call of a wrapped model."""
-        now = _clock()
-        if self._busy or self._back or get_ident() != self._main:
-            return 0
-        model = given[0]
-        exchanges = self._models.get(id(model))
-        if exchanges is None or exchanges.model() is not model:
-            exchanges = self._models[id(model)] = GradientExchanges(self.timer, model)
-        exchanges.begin(model)
-        self._model = exchanges.model
-        samples = _samples(given[1:] or named) if self.notes.looks or not self._has_batch else 0
-        self._events.append((self._called, now, samples))
-        if self.probe.looks:
-            self.probe.calls(model, (given[1:], named))
-        return 0
+    def around_call(self, real_call: Any) -> Any:
+        """Take the calls of wrapped models."""
+        main, note, called = self._main, self._note, self._called
+        notes, models, probe = self.notes, self._models, self.probe
+
+        def call(*given: Any, **named: Any) -> Any:
+            if not (self._busy or self._back or get_ident() != main):
+                try:
+                    now, model = _clock(), given[0]
+                    exchanges = models.get(id(model)) or self._meet_model(model)
+                    if exchanges.order:
+                        exchanges.settle()
+                    exchanges.synchronizes = getattr(model, exchanges.switch)
+                    reads = notes.looks or not self._has_batch
+                    note((called, now, _samples(given[1:] or named) if reads else 0))
+                    if probe.looks:
+                        probe.calls(model, (given[1:], named))
+                except Exception:  # noqa: BLE001
+                    pass
+            return real_call(*given, **named)
+
+        return call
+
+    def _meet_model(self, model: Any) -> GradientExchanges:
+        exchanges = self._models[id(model)] = GradientExchanges(self.timer, model)
+        self._model = weakref.ref(model)
+        weakref.finalize(model, self._models.pop, id(model)).atexit = False
+        return exchanges
 
     def _called(self, now: int, samples: int) -> None:
         self.timer.called(now)
@@ -166,45 +197,60 @@ class _Steps:
         self.probe.is_split = True
         return 0
 
-    def begin_backward(self, *_: Any) -> int:
-        now = _clock()
-        if self._busy or self._back or get_ident() != self._main:
-            return 0
-        self._back = True
-        self._events.append((self._begins_back, now))
-        return now
+    def around_backward(self, real_call: Any) -> Any:
+        main, note = self._main, self._note
+        begins_back, went_back = self.timer.begins_back, self.timer.went_back
 
-    def end_backward(self, *_: Any) -> None:
-        self._back = self._has_batch = False
-        self._events.append((self._went_back, _clock()))
+        def call(*given: Any, **named: Any) -> Any:
+            if self._busy or self._back or get_ident() != main:
+                return real_call(*given, **named)
+            self._back = True
+            note((begins_back, _clock()))
+            try:
+                return real_call(*given, **named)
+            finally:
+                self._back = self._has_batch = False
+                note((went_back, _clock()))
 
-    def begin_step(self, given: Given, _: Named) -> int:
-        now = _clock()
-        if self._stepping or get_ident() != self._main:
-            return 0
-        self._stepping = True
-        self._events.append((self._enters, id(given[0]), now))
-        return now
+        return call
 
-    def end_step(self, _: int, given: Given, __: Any) -> None:
-        self._stepping, optimizer = False, given[0]
-        known = self._optimizers.get(id(optimizer))
-        if known is None or known[0]() is not optimizer:
-            known = self._optimizers[id(optimizer)] = weakref.ref(optimizer), *self._meet(optimizer)
-        self._events.append((self._left, known, _learning_rate(optimizer), _clock()))
-        if self.probe.looks:
-            self.probe.steps()
-        profiler.step_ended(id(optimizer))
+    def around_step(self, real_call: Any) -> Any:
+        main, note, probe, optimizers = self._main, self._note, self.probe, self._optimizers
+        enters, left, profiles = self.timer.enters, self._left, profiler.STEPS in os.environ
+
+        def call(*given: Any, **named: Any) -> Any:
+            if self._stepping or get_ident() != main:
+                return real_call(*given, **named)
+            self._stepping, optimizer = True, given[0]
+            note((enters, id(optimizer), _clock()))
+            try:
+                return real_call(*given, **named)
+            finally:
+                self._stepping = False
+                try:
+                    known = optimizers.get(id(optimizer)) or self._meet(optimizer)
+                    note((left, known, _learning_rate(optimizer), _clock()))
+                    if probe.looks:
+                        probe.steps()
+                    if profiles:
+                        profiler.step_ended(id(optimizer))
+                except Exception:  # noqa: BLE001
+                    pass
+
+        return call
 
     def _meet(self, optimizer: Any) -> tuple[Named, Named]:
         """Return the facts of a training at its first step, since its process group may go before they are
         written, and what is to be noted, should it never call a wrapper."""
         schedule = self._schedules.get(optimizer)
         facts = training_facts.of_training(optimizer, schedule, self._model(), self.probe)
-        return facts, self.probe.uncalled(training_facts.trained_by(optimizer))
+        known = facts, self.probe.uncalled(training_facts.trained_by(optimizer))
+        self._optimizers[id(optimizer)] = known
+        weakref.finalize(optimizer, self._optimizers.pop, id(optimizer)).atexit = False
+        return known
 
-    def _left(self, known: tuple[Any, Named, Named], rate: float | None, now: int) -> None:
-        (_, facts, uncalled), step = known, self.timer.leaves(now)
+    def _left(self, known: tuple[Named, Named], rate: float | None, now: int) -> None:
+        (facts, uncalled), step = known, self.timer.leaves(now)
         if step == 1:
             self.notes.begins(dict(facts))
         if step:
@@ -228,8 +274,6 @@ def _ignore(*_: Any) -> Any:
 
 def _samples(value: Any, depth: int = 0) -> int:
     """Return the first dimension of the first tensor in a batch; 0 where there is none."""
-    if type(value) in (list, tuple) and value and (shape := getattr(value[0], "shape", None)):
-        return int(shape[0])
     if (shape := getattr(value, "shape", None)) is not None:
         return int(shape[0]) if len(shape) else 1
     if depth < _DEEPEST:
@@ -270,8 +314,8 @@ def pause() -> None:
         _steps.begin()
 
 
-def _stand_in(
-    real_call: Any, begin: Callable[[Given, Named], int], end: Callable[[int, Given, Any], None]
+def _around(
+    begin: Callable[[Given, Named], int], end: Callable[[int, Given, Any], None], real_call: Any
 ) -> Any:
     def call(*given: Any, **named: Any) -> Any:
         begun, result = 0, None
@@ -290,6 +334,11 @@ def _stand_in(
                 except Exception:  # noqa: BLE001
                     pass
 
+    return call
+
+
+def _stand_in(around: Callable[[Any], Any], real_call: Any) -> Any:
+    call = around(real_call)
     with suppress(AttributeError, TypeError):
         functools.update_wrapper(call, real_call)
     if (code := getattr(real_call, "__code__", None)) is not None:
@@ -307,8 +356,11 @@ def _install(steps: _Steps, path: str, names: Sequence[str], what: str, module: 
     for name in names:
         real: Any = getattr(owner, "__dict__", {}).get(name)
         if callable(real):
-            begin, end = getattr(steps, f"begin_{what}"), getattr(steps, f"end_{what}", _ignore)
-            call = _stand_in(real, functools.partial(begin, name) if what == "wait" else begin, end)
+            if (around := getattr(steps, f"around_{what}", None)) is None:
+                begin, end = getattr(steps, f"begin_{what}"), getattr(steps, f"end_{what}", _ignore)
+                begin = functools.partial(begin, name) if what == "wait" else begin
+                around = functools.partial(_around, begin, end)
+            call = _stand_in(around, real)
             setattr(owner, name, call)
             if vars(module).get(name) is real:  # it has imported it by name
                 setattr(module, name, call)
@@ -319,14 +371,14 @@ def _install_in_torch_optimizers(steps: _Steps, module: Any) -> None:
     wrap: Any = getattr(module.Optimizer, "profile_hook_step", None)
     if wrap is not None:
         module.Optimizer.profile_hook_step = staticmethod(
-            lambda function: _stand_in(wrap(function), steps.begin_step, steps.end_step)
+            lambda function: _stand_in(steps.around_step, wrap(function))
         )
 
 
 def _install_in_paddle_optimizers(steps: _Steps, module: ModuleType) -> None:
     for name, kind in vars(module).items():
         if hasattr(kind, "_apply_optimize"):
-            _install(steps, name, ("step", "_apply_optimize"), "step", module)
+            _install(steps, name, ("step", "minimize"), "step", module)
 
 
 _CALLS: dict[str, tuple[tuple[str, str, tuple[str, ...], str], ...]] = {
@@ -348,6 +400,7 @@ _CALLS: dict[str, tuple[tuple[str, str, tuple[str, ...], str], ...]] = {
         ("paddle.base.core", "task", ("wait",), "wait"),
         ("paddle.distributed", "communication.stream", _COLLECTIVES, "wait"),
         ("paddle.distributed", "", ("barrier", "wait"), "wait"),
+        *((f"{_FLEET}.{name}", kind, ("step",), "step") for name, kind in _FLEET_OPTIMIZERS),
         ("paddle.distributed.parallel", "DataParallel", ("__init__",), "wrap"),
         ("paddle.distributed.parallel", "DataParallel", ("forward",), "call"),
         ("paddle.io.dataloader.dataloader_iter", "_DataLoaderIterSingleProcess", ("__next__",), "fetch"),

@@ -43,7 +43,7 @@ for epoch in range(3):
         loss = ((model(x) - y) ** 2).mean()
         time.sleep(0.05 * dist.get_rank())
         loss.backward()
-        optimizer.step()
+        optimizer.minimize(loss) if epoch else optimizer.step()
         optimizer.clear_grad()
 """
 SCHEDULES = {"torch": "StepLR", "paddle": "StepDecay"}
