@@ -4,9 +4,9 @@
 
 Ten programs of two ranks, with torch and paddle, time their own parts (``step_program.py``); the figures
 are the largest difference between their shares and nbdist's, in points, and that of the wait. The cost is
-that of steps with nbdist's stand-ins over steps without, in epochs in turn: of steps of some
+that of steps with nbdist's stand-ins over steps without, in short blocks in turn: of steps of some
 tenths of a millisecond in microseconds, of steps of some twenty milliseconds as a ratio; both are medians
-of all pairs of epochs, with the 90 % interval that resampling gives.
+of all pairs of blocks, with the 90 % interval that resampling gives.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FRAMEWORKS = ("torch", "paddle")
 PROGRAM = Path(__file__).with_name("step_program.py")
 POINTS, WAIT = "any part but waits in backward", "wait"
 COST, RATIO = "a step's hooks", "on / off"
-SMALL, LARGE = 16, 2048
+SMALL, LARGE = 16, 2560
 LIMITS = {POINTS: 1.0, WAIT: 3.0, COST: 20.0, RATIO: 1.003}
 PARTS = ("data", "forward", "optimizer", "other")
 
