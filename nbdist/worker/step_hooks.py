@@ -53,10 +53,10 @@ class _Steps:
     """The training of this process: its timer, its record, and what its facts are read from.
 
     Hooks run among a program's own work, each with cold caches, so they only note events, which ``take``
-    gives to the timer and to the notes in the thread that writes the record. Those of a step return the
-    stand-in (``around_``), one function to touch; others come in pairs: ``begin_`` returns the time, or 0
-    where the call does not count. ``busy``: a call but backward or an optimizer's step is going on, and those
-    within it do not count.
+    gives to the timer and to the notes in the thread that writes the record. Those of each step are the
+    stand-in itself, which ``around_`` returns: one function to touch. Others come in pairs: ``begin_``
+    returns the time, or 0 where the call does not count. ``busy``: a call but backward or an optimizer's step
+    is going on, and those within it do not count.
     """
 
     def __init__(self, path: str, ranks: int) -> None:
@@ -255,7 +255,7 @@ class _Steps:
             self.notes.begins(dict(facts))
         if step:
             self.notes.steps(rate)
-        if step == _CHECKED_STEP and not self._models and not self.notes.has_exchanged:
+        if step == _CHECKED_STEP and self._model is _ignore and not self.notes.has_exchanged:
             self.probe.notes |= uncalled
 
     def begin_schedule(self, given: Given, named: Named) -> int:
