@@ -42,13 +42,14 @@ class DebugPrompt:
         run = snapshot(self._directory)
         if run is None or not (prompts := held_ranks(self._directory, run)):
             return None
-        rank = self._chosen if self._chosen in prompts else min(prompts)
+        rank = next((each for each in (self._chosen, *self._shown) if each in prompts), min(prompts))
         self._shown, hold = {rank: prompts[rank]}, run.held[rank]
         # the answer to a step says where it led
         if hold.why != "step" and hold != self._before:
             _say([rank], "\n  ".join([held_text(hold, config.language()), *hold.values]))
         self._before = hold
-        return not self._execute(self._read_block(f"(rank {rank}) "), prompts)
+        text = self._read_block(f"(rank {rank}) ")
+        return not self._execute(text, held_ranks(self._directory, snapshot(self._directory) or run))
 
     def complete(self, line: str, state: int) -> str | None:
         """Return the word number ``state`` that may end a line, as readline asks for it."""
@@ -68,15 +69,14 @@ class DebugPrompt:
         return text
 
     def _execute(self, text: str, prompts: Mapping[int, Path]) -> bool:
-        """Execute ``rank N``, which chooses another one, ``all COMMAND``, or a command of the rank that is
-        shown; return whether it ends the run."""
+        """Execute ``rank N``, which chooses another one, ``all COMMAND``, also of ranks that came after
+        the prompt, or a command of the rank that is shown; return whether it ends the run."""
         word, _, rest = text.partition(" ")
         if word == "rank" and rest.strip().isdecimal():
             self._chosen = int(rest)
             return False
         asked, command = (prompts, rest) if word == "all" else (self._shown, text)
-        patience = _GOES_ON if len(prompts) > len(asked) else None
-        for ranks, answer in grouped(ask(asked, command, patience)):
+        for ranks, answer in grouped(ask(asked, command, _GOES_ON if len(prompts) > len(asked) else None)):
             if answer:
                 _say(ranks if word == "all" else (), answer)
         return command.strip() in ("q", "quit", "exit")

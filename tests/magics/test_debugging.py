@@ -27,15 +27,30 @@ def held_run(kernel: Kernel) -> RunDirectory:
 
 
 def test_a_cell_asks_for_commands_until_its_ranks_go_on(used_kernel: Kernel) -> None:
-    cell = used_kernel.submit(f"%%distributed -n 2\n{_HELD}", stdin=True)
+    later = used_kernel.home / "later"
+    waits = f"import os, time\nwhile os.environ['RANK'] == '0' and not os.path.exists({str(later)!r}):\n"
+    cell = used_kernel.submit(f"%%distributed -n 2\n{waits}    time.sleep(0.01)\n{_HELD}", stdin=True)
 
-    lines = ("all p x + 1", "rank 1", "p x", "for i in [7]:", " print(i)", "", "all c")
-    prompts = [answer(used_kernel, line).strip("() .") for line in lines]
+    first = used_kernel.client.get_stdin_msg(timeout=_LIMIT)["content"]["prompt"]
+    later.touch()
+    held_run(used_kernel)
+    used_kernel.client.input("all p x + 1")  # of the rank that came later, too
+    prompts = [
+        answer(used_kernel, text) for text in ("rank 0", "p x", "for i in [7]:", " print(i)", "", "all c")
+    ]
     reply = used_kernel.collect(cell)
 
-    assert prompts == ["rank 0", "rank 0", "rank 1", "rank 1", "", "", "rank 1"]
+    assert [first, *prompts] == [
+        "(rank 1) ",
+        "(rank 1) ",
+        "(rank 0) ",
+        "(rank 0) ",
+        "...   ",
+        "...   ",
+        "(rank 0) ",
+    ]
     assert reply.status == "ok", reply.error
-    for text in ("rank 0: held at line 4: breakpoint()", "rank 0: 1\nrank 1: 2", "\n1\n7\n", "went on 0"):
+    for text in ("rank 1: held at line 7: breakpoint()", "rank 0: 1\nrank 1: 2", "\n0\n7\n", "went on 0"):
         assert text in reply.stdout
 
 
