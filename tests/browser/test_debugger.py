@@ -28,7 +28,7 @@ def test_a_held_rank_is_looked_at_in_its_panel_and_goes_on(
         prompt = panel.get_by_role("textbox", name="Command for the debugger")
 
         expect(prompt).to_be_visible(timeout=20_000)
-        expect(panel.locator(".nbdist-debugger")).to_contain_text("loss = 1.5")
+        expect(panel.locator(".nbdist-debugger > div", has_text="loss = 1.5")).to_have_count(2)
         expect(lab.cell(1).locator("input.jp-Stdin-input")).to_be_visible()
         prompt.fill("p rank + 10")
         prompt.press("Enter")
@@ -37,7 +37,8 @@ def test_a_held_rank_is_looked_at_in_its_panel_and_goes_on(
 
         panel.get_by_role("tab", name="rank 1").click()
         prompt.fill("loss = 7")
-        prompt.press("Enter")
+        with page.expect_response("**/debug"):
+            prompt.press("Enter")
         expect(prompt).to_have_value("")
         panel.get_by_role("tab", name="All").click()
         prompt.fill("c")

@@ -47,7 +47,7 @@ print("done", last)
 
 
 def test_a_breakpoint_holds_each_rank_until_it_goes_on(start_cell: RunCell) -> None:
-    handle = start_cell("-n 2 --timeout 3s --hang-after 1s", _STEPS)
+    handle = start_cell("-n 2 --timeout 5s --hang-after 1s", _STEPS)
     held(handle, 0, 1)
     place = handle.run.held[1]
     assert (place.why, place.line, place.what) == ("breakpoint", 7, "breakpoint()")
@@ -62,7 +62,7 @@ def test_a_breakpoint_holds_each_rank_until_it_goes_on(start_cell: RunCell) -> N
     assert all("keyboard" in ask(handle, text, 1)[1] for text in ("interact", "commands 1"))
     connect_to(held_ranks(handle.directory, handle.run)[1]).close()  # a client that goes
     assert ask(handle, "\tp numb", 1) == {1: "number"}
-    time.sleep(4.0)  # longer than the limits
+    time.sleep(6.0)  # longer than the limits
     assert handle.run.stalled is None
     ask(handle, "number = 9", 0)
     assert "-> loss = number - 2" in ask(handle, "n", 0)[0]
