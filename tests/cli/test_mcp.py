@@ -24,7 +24,9 @@ FAILS = """\
 import os, time
 for step in range(200):
     print("step", step)
+open("said-" + os.environ["RANK"], "w").close()
 if os.environ["RANK"] == "1":
+    while not os.path.exists("said-0"): time.sleep(0.01)
     raise ValueError("no such file")
 time.sleep(60)
 """
@@ -61,7 +63,7 @@ def test_an_agent_starts_follows_explains_and_stops_runs(home: Path, tmp_path: P
             waiting = await answer(client, "start", script="waits.py")
             assert (await answer(client, "wait", run=begun["run_id"]))["moment"] == "ended"
             failure = (await answer(client, "explain", run="fails"))["failure"]
-            assert (failure["rank"], failure["line"], failure["untrusted"]["kind"]) == (1, 5, "ValueError")
+            assert (failure["rank"], failure["line"], failure["untrusted"]["kind"]) == (1, 7, "ValueError")
             assert await all_lines(client, "fails") == {
                 (rank, f"step {n}") for rank in (0, 1) for n in range(200)
             }

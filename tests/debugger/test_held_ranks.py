@@ -27,6 +27,8 @@ def held(handle: runner.RunHandle, *ranks: int) -> None:
 
 
 def ask(handle: runner.RunHandle, text: str, *ranks: int) -> dict[int, str]:
+    # of a step the supervisor hears a moment later than who has asked for it
+    until(lambda: {*ranks} <= held_ranks(handle.directory, handle.run).keys())
     sockets = held_ranks(handle.directory, handle.run)
     return prompts.ask({rank: sockets[rank] for rank in ranks}, text, _LIMIT)
 
@@ -122,7 +124,7 @@ def test_ranks_are_paused_where_they_are_and_asked_without_a_stop(start_cell: Ru
     assert ask(handle, "p n", 0, 1) == before
     assert ask(handle, "b 8", 0)[0].startswith("Breakpoint 1 at")
     ask(handle, "c", 0, 1)
-    until(lambda: [*handle.run.held] == [0] and handle.run.held[0].line == 8)
+    until(lambda: [*(now := handle.run.held)] == [0] and now[0].line == 8)
     ask(handle, "end = True", 0)
     ask(handle, "cl 1", 0)
     ask(handle, "c", 0)

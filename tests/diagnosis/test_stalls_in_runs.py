@@ -95,7 +95,7 @@ LIVE = list(STALLS) if ASKED else ["torch_loader_worker_sleeps", "torch_one_call
 """Those that always run: one with a worker, one by what the ranks have called, one of paddle."""
 
 
-def until_stalled(handle: runner.RunHandle, limit: float = 45.0) -> StackReport:
+def until_stalled(handle: runner.RunHandle, limit: float = 100.0) -> StackReport:
     """Wait until the run has stalled; return the stacks."""
     until(lambda: handle.run.stalled is not None or handle.run.state.terminal, limit)
     report = last_stacks(handle.run, handle.directory)
@@ -146,7 +146,7 @@ def test_a_run_that_hangs_shows_it_and_can_go_on(start_cell: RunCell) -> None:
 import sys, time
 print("ready")
 for step in range(3):
-    time.sleep(5)
+    time.sleep(9)
     print("step", step)
 time.sleep(600)
 """
@@ -227,7 +227,7 @@ time.sleep(600)
 
 
 def test_a_run_that_was_ended_at_its_time_limit_says_where_it_hung(run_cell: RunCell) -> None:
-    handle = run_cell("-n 2 --timeout 3s --hang-after off", "import time\nprint('ready')\ntime.sleep(600)")
+    handle = run_cell("-n 2 --timeout 6s --hang-after off", "import time\nprint('ready')\ntime.sleep(600)")
 
     report = take_stacks(handle.directory)
     assert sentence(report) == "ranks 0, 1 are in time.sleep at line 3"
@@ -309,6 +309,6 @@ print("done")
         requests += bool(take_stacks(handle.directory).groups)
     log = handle.logs(0)
 
-    assert requests > 20
+    assert requests > 5
     assert "done" in log, log
     assert "DISTURBED" not in log, log

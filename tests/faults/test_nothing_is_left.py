@@ -38,8 +38,8 @@ def last_step(handle: runner.RunHandle) -> float:
         pytest.param("", "os._exit(3)", "failed", id="os._exit"),
         pytest.param("", "os.kill(os.getpid(), signal.SIGKILL)", "failed", id="SIGKILL from outside"),
         pytest.param("", "os.abort()", "failed", id="abort"),
-        pytest.param("--timeout 2s", WAIT_FOR_EVER, "failed", id="the time limit"),
-        pytest.param("--timeout 2s", f"{IGNORE}; {WAIT_FOR_EVER}", "failed", id="the time limit, ignored"),
+        pytest.param("--timeout 5s", WAIT_FOR_EVER, "failed", id="the time limit"),
+        pytest.param("--timeout 5s", f"{IGNORE}; {WAIT_FOR_EVER}", "failed", id="the time limit, ignored"),
     ],
 )
 def test_nothing_is_left_when_a_run_ends_by_itself(
@@ -56,7 +56,7 @@ def test_nothing_is_left_when_a_run_ends_by_itself(
 
     assert left_of(handle, family) == []
     assert handle.run.leftover == 2 * MEMBERS
-    assert handle.run.ended - last_step(handle) < 2.0
+    assert handle.run.ended - last_step(handle) < 10.0
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_nothing_is_left_when_a_run_is_stopped(start_cell, last_line: str) -> No
 
     assert left_of(handle, family) == []
     assert (reason_text(handle.run.reason), handle.run.leftover) == ("enough", 2 * MEMBERS)
-    assert handle.run.ended - last_step(handle) < 2.0
+    assert handle.run.ended - last_step(handle) < 10.0
 
 
 def test_nothing_is_left_of_a_program_that_makes_a_new_process_for_each_that_ends(start_cell) -> None:

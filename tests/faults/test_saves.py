@@ -190,7 +190,7 @@ def test_a_cell_of_live_ranks_saves_after_two_quick_interrupts_and_when_its_sess
         (directory,) = RunStore(kernel.home).directories()
         handle = runner.RunHandle(directory)
         cell = kernel.submit(f"%%ranks\n{IN_FINALLY}")
-        until(lambda: "ready" in handle.logs(1))
+        until(lambda: all("ready" in handle.logs(rank) for rank in (0, 1)))
         kernel.interrupt()
         time.sleep(0.3)
         kernel.interrupt()
@@ -198,7 +198,7 @@ def test_a_cell_of_live_ranks_saves_after_two_quick_interrupts_and_when_its_sess
         by_interrupts = sorted(file.stat().st_size for file in tmp_path.glob("saved-*"))
         [file.unlink() for file in tmp_path.glob("saved-*")]
         kernel.submit(f"%%ranks\n{IN_FINALLY}")
-        until(lambda: handle.logs(1).count("ready") == 2)
+        until(lambda: all(handle.logs(rank).count("ready") == 2 for rank in (0, 1)))
 
         handle.stop("enough", timeout=40)
     finally:

@@ -52,7 +52,7 @@ def test_a_suspended_rank_is_ended_when_another_one_fails(start_cell) -> None:
 
     assert handle.wait(10) == "failed"
     assert rank_states(handle) == ["stopped", "failed"]
-    assert handle.run.ranks[0].exited - handle.run.ranks[1].exited < 1.0
+    assert handle.run.ranks[0].exited - handle.run.ranks[1].exited < 10.0
 
 
 COUNTS = """
@@ -133,7 +133,7 @@ def test_a_stopped_run_is_not_tried_again(start_cell) -> None:
 def test_a_time_limit_is_the_runs_and_not_the_attempts(run_cell) -> None:
     cell = f"{COUNTS}if tries < 2: os._exit(1)\nimport time\ntime.sleep(600)"
 
-    handle = run_cell("-n 1 --retries 100 --timeout 2s", cell)
+    handle = run_cell("-n 1 --retries 100 --timeout 5s", cell)
 
-    assert (handle.status, reason_text(handle.run.reason)) == ("failed", "the time limit of 2 s was reached")
+    assert (handle.status, reason_text(handle.run.reason)) == ("failed", "the time limit of 5 s was reached")
     assert handle.run.attempt == 2

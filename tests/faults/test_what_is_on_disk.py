@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -18,8 +19,11 @@ AGAIN = "import os, nbdist\nif 'attempt' not in os.environ['NBDIST_RANK_DIR']: 1
 
 
 def modes(handle: runner.RunHandle) -> dict[Path, int]:
-    paths = [handle.directory.path, *handle.directory.path.rglob("*")]
-    return {path: path.stat().st_mode & 0o777 for path in paths}
+    found = {}
+    for path in (handle.directory.path, *handle.directory.path.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # a rank that ends takes some away
+            found[path] = path.stat().st_mode & 0o777
+    return found
 
 
 def private(handle: runner.RunHandle) -> bool:

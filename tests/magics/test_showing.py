@@ -22,7 +22,7 @@ nbdist.log(step=1, loss=0.25)
 NOTEBOOK = {"cellId": "a1"}
 
 
-def updates(kernel: Kernel, *, until: Callable[[list[Update]], bool], limit: float = 20.0) -> list[Update]:
+def updates(kernel: Kernel, *, until: Callable[[list[Update]], bool], limit: float = 90.0) -> list[Update]:
     """Return the panel's messages from now on, until ``until`` returns True."""
     messages: list[Update] = []
     deadline = time.monotonic() + limit

@@ -18,7 +18,7 @@ STEPS = """
 import os, time, nbdist
 for step in range(10_000):
     nbdist.log(step=step, loss=1.0)
-    if step == 40 and os.environ["RANK"] == "1":
+    if step == 200 and os.environ["RANK"] == "1":
         raise ValueError("no such file")
     time.sleep(0.02)
 """

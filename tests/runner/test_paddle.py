@@ -34,7 +34,9 @@ def test_rank_1_does_not_sleep_when_it_is_there_first(run_cell) -> None:
     cell = """
 import os, time, paddle, paddle.distributed as dist
 if os.environ["RANK"] == "0":
+    open("here", "w").close()
     time.sleep(0.7)
+while not os.path.exists("here"): time.sleep(0.01)
 begin = time.time()
 dist.init_parallel_env()
 print("took", time.time() - begin)

@@ -17,12 +17,13 @@ from tests.fakes.directories import WrittenRun
 from tests.fakes.runs import STARTED, a_spec, run_ended
 
 COUNTING = """
-import os, nbdist
+import os, time, nbdist
 latest = nbdist.latest_checkpoint()
 first = int((latest / "step").read_text()) + 1 if latest else 0
 print("from", first, os.environ["WORLD_SIZE"], os.environ.get("OMP_NUM_THREADS"), len(data), flush=True)
 for step in range(first, 6):
     if step == 3 and first == 0:
+        while not (nbdist.checkpoint_dir() / "step-00000002").exists(): time.sleep(0.01)
         raise SystemExit(9)
     with nbdist.checkpoint(step) as path:
         if os.environ["RANK"] == "0":

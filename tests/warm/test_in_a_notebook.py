@@ -49,6 +49,7 @@ def until_ready(kernel: Kernel) -> str:
 
 
 def test_after_the_first_run_the_next_one_finds_its_ranks_ready(kernel: Kernel, light_torch: Path) -> None:
+    kernel.run("import nbdist.warm.pool\nnbdist.warm.pool._TAKE = 20.0")  # others take the processors
     kernel.run(FIRST.format(str(light_torch)))
     assert "no ranks are ready" in kernel.run("%dist_warm auto").stdout
     go_on = kernel.home.parent / "go on"

@@ -104,4 +104,4 @@ def test_a_program_ends_after_gloos_threads_have_come_to_rest() -> None:
 
     framework_hooks.wait_for_gloo()
 
-    assert ended.wait(0.05)
+    assert ended.wait(0.2)

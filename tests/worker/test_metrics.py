@@ -245,9 +245,9 @@ def test_a_point_takes_microseconds(rank: Rank) -> None:
         """
 import time
 def seconds(calls):
-    begin = time.perf_counter()
+    begin = time.process_time()
     for step in range(calls): nbdist.log(step=step, loss=0.123456789, acc=0.5, lr=1e-3)
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 print(min(seconds(2000) / 2000 for _ in range(10)) * 1e6)
 """
     )
