@@ -21,8 +21,8 @@ def run_named(sidebar: Locator, name: str) -> Locator:
 def open_run(page: Page, name: str) -> Locator:
     """Open the run's dashboard and return it."""
     run = run_named(show_runs(page), name)
-    expect(run).to_be_visible(timeout=15_000)
+    expect(run).to_be_visible()
     run.click()
     dashboard = page.locator(".nbdist-dash:visible")
-    expect(dashboard).to_contain_text(name, timeout=15_000)
+    expect(dashboard).to_contain_text(name)
     return dashboard

@@ -27,7 +27,7 @@ def test_a_held_rank_is_looked_at_in_its_panel_and_goes_on(
         panel = lab.start(1)
         prompt = panel.get_by_role("textbox", name="Command for the debugger")
 
-        expect(prompt).to_be_visible(timeout=20_000)
+        expect(prompt).to_be_visible()
         expect(panel.locator(".nbdist-debugger > div", has_text="loss = 1.5")).to_have_count(2)
         expect(lab.cell(1).locator("input.jp-Stdin-input")).to_be_visible()
         prompt.fill("p rank + 10")

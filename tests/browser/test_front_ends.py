@@ -42,8 +42,8 @@ def test_the_panel_lives_and_its_stop_works(
         front.run(len(first))
         panel = page.locator(".nbdist")
 
-        expect(panel.locator(".nbdist-pill")).to_have_text("Running", timeout=20_000)
-        expect(panel.get_by_role("log")).to_contain_text("of rank 0", timeout=10_000)
+        expect(panel.locator(".nbdist-pill")).to_have_text("Running")
+        expect(panel.get_by_role("log")).to_contain_text("of rank 0")
         expect(panel.get_by_role("log")).to_contain_text("of rank 1")
         page.screenshot(path=pictures / f"panel-{opened.__name__}.png")
 
@@ -56,5 +56,5 @@ def test_the_panel_lives_and_its_stop_works(
         expect(panel.get_by_role("log")).to_contain_text("of rank 1")
         if opened is notebook_7:
             dashboard = open_run(page, "lenet")
-            expect(dashboard.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
-            expect(dashboard.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+            expect(dashboard.locator(".nbdist-pill")).to_have_text("Stopped")
+            expect(dashboard.get_by_role("log")).to_contain_text("of rank 1")

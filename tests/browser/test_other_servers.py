@@ -72,7 +72,7 @@ def strange_server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -
 
 def says_what_is_missing(page: Page) -> None:
     sidebar = show_runs(page)
-    expect(sidebar).to_contain_text("nbdist is missing on the server", timeout=10_000)
+    expect(sidebar).to_contain_text("nbdist is missing on the server")
     expect(sidebar).to_contain_text("In the server’s environment")
     expect(sidebar.get_by_role("searchbox")).to_have_count(0)
     expect(page.locator(".nbdist-statusbar")).to_have_count(0)
@@ -113,11 +113,11 @@ def test_without_the_server_s_side_cells_panels_stop_and_curves_work(
     cells = (CELL, "%dist_board")
     with notebook_page(strange_server, browser, "alone", *cells, first=LOAD, kernel=BARE) as (lab, page):
         panel = lab.start(1)
-        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1")
         panel.get_by_role("tab", name="Metrics").click()
         charts = panel.locator(".nbdist-chart")
-        expect(charts.filter(has_text="loss").locator("canvas")).to_be_visible(timeout=20_000)
-        expect(charts.filter(has_text="CPU").first.locator("canvas")).to_be_visible(timeout=20_000)
+        expect(charts.filter(has_text="loss").locator("canvas")).to_be_visible()
+        expect(charts.filter(has_text="CPU").first.locator("canvas")).to_be_visible()
         page.screenshot(path=pictures / "strange-server-panel.png")
 
         # by the kernel's interrupt, which every Jupyter server has

@@ -37,9 +37,9 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
         lab.run(1)
         panel = page.locator(".nbdist")
 
-        expect(panel.locator(".nbdist-pill")).to_have_text("Running", timeout=20_000)
+        expect(panel.locator(".nbdist-pill")).to_have_text("Running")
         expect(panel.locator(".nbdist-rank")).to_have_count(2)
-        expect(panel.get_by_role("log")).to_contain_text("of rank 0", timeout=10_000)
+        expect(panel.get_by_role("log")).to_contain_text("of rank 0")
         expect(panel.get_by_role("log")).to_contain_text("of rank 1")
         expect(panel.locator("td.nbdist-last").nth(1)).to_contain_text("of rank 1 loss")
 
@@ -50,7 +50,7 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
         expect(panel.get_by_role("log")).not_to_contain_text("of rank 1")
 
         panel.get_by_role("button", name="Stop").click()
-        lab.wait_for_end(1, timeout=20)
+        lab.wait_for_end(1)
         expect(panel.locator(".nbdist-head")).to_contain_text("You stopped it")
         expect(lab.cell(1).locator('.jp-RenderedText[data-mime-type$=".error"]')).to_have_count(0)
         expect(page.locator(".Toastify__toast")).to_have_count(0)
@@ -62,10 +62,14 @@ def test_lines_of_both_ranks_are_seen_while_they_run_and_stop_stops_them(
 def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_static(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    with notebook_page(lab_server, browser, "static", training(30)) as (lab, page):
+    clicked = lab_server.notebooks / "clicked"
+    clicked.unlink(missing_ok=True)
+    cell = f"{training(30)}while not os.path.exists('clicked'): time.sleep(0.05)\n"
+    with notebook_page(lab_server, browser, "static", cell) as (lab, page):
         lab.run(1)
         panel, summary = lab.cell(1).locator(".nbdist"), lab.cell(1).locator(".nbdist-summary")
         panel.get_by_role("tab", name="Rank 1").click()
+        clicked.touch()
         lab.wait_for_end(1)
 
         expect(panel.locator(".nbdist-pill")).to_have_text("Finished")
@@ -91,7 +95,7 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
         unfolded(panel)
         expect(panel.get_by_role("log")).to_contain_text("step 29 of rank 0", timeout=30_000)
         panel.get_by_role("button", name="Run again").click()
-        expect(panel.locator(".nbdist-pill")).to_have_text("Running", timeout=20_000)
+        expect(panel.locator(".nbdist-pill")).to_have_text("Running")
         lab.wait_for_end(1)
         lab.save()
         page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
@@ -137,7 +141,7 @@ def test_after_a_reload_the_panel_of_a_cell_that_runs_is_back_and_its_end_is_kep
         expect(lab.cell(0).locator(lab.prompt)).to_have_text("[*]:")
         expect(lab.cell(0).get_by_text("ZeroDivisionError").filter(visible=True)).to_have_count(0)
         panel.get_by_role("button", name="Stop").click()
-        expect(panel.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
+        expect(panel.locator(".nbdist-pill")).to_have_text("Stopped")
         expect(lab.cell(0).locator(lab.prompt)).to_have_text("[ ]:")
         # the panel stays, and the notebook keeps the summary
         expect(panel.get_by_role("log")).to_contain_text("of rank 1")
@@ -171,27 +175,31 @@ def test_a_panel_says_how_its_run_stands_when_the_kernel_goes(
         page.add_locator_handler(dialog, lambda: dialog.get_by_role("button").last.click())
         lab.run(1)
         panel = lab.cell(1).locator(".nbdist:visible")
-        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1")
         if detached:
             lab.run(2)
-            expect(lab.cell(1)).to_have_class(re.compile("nbdist-restored"), timeout=20_000)
-            expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=20_000)
+            expect(lab.cell(1)).to_have_class(re.compile("nbdist-restored"))
+            expect(panel.get_by_role("log")).to_contain_text("of rank 1")
             panel.get_by_role("button", name="Stop").click()
         else:
             page.evaluate("() => void jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
 
-        expect(panel.locator(".nbdist-pill")).to_have_text("Stopped", timeout=20_000)
-        reason = "stopped from the page" if detached else "kernel restarted"
-        expect(panel).to_contain_text("You stopped it" if detached else reason)
+        expect(panel.locator(".nbdist-pill")).to_have_text("Stopped")
+        # a kernel is interrupted before it is restarted, and may not hear in time what for
+        reason = "topped from the page" if detached else "ernel restarted|kernel was interrupted|kernel ended"
+        expect(panel).to_contain_text(
+            re.compile("You stopped it" if detached else f"{reason}|You stopped it")
+        )
         expect(panel.get_by_role("button", name="Run again")).to_be_visible()
         expect(panel).to_contain_text("Last values")
-        expect(run_named(show_runs(page), "lenet")).to_contain_text(reason[1:])
+        expect(run_named(show_runs(page), "lenet")).to_contain_text(re.compile(reason))
         page.screenshot(path=pictures / f"kernel-gone-{detached}.png")
         lab.wait_until_ready()
+        expect(lab.cell(1).locator(".nbdist-summary")).to_have_count(1)
         lab.save()
         expect(page.locator(".jp-mod-dirty")).to_have_count(0)
     saved = json.dumps(json.loads(lab.path.read_text())["cells"][1]["outputs"])
-    assert reason in saved
+    assert re.search(reason, saved)
     assert "widget-view" not in saved
 
 
@@ -202,12 +210,12 @@ def test_dark_chinese_and_narrow(lab_server: LabServer, browser: Browser, pictur
         lab.run(1)
         panel = page.locator(".nbdist")
 
-        expect(panel.locator(".nbdist-pill")).to_have_text("运行中", timeout=20_000)
-        expect(panel.get_by_role("log")).to_contain_text("of rank 1", timeout=10_000)
+        expect(panel.locator(".nbdist-pill")).to_have_text("运行中")
+        expect(panel.get_by_role("log")).to_contain_text("of rank 1")
         page.screenshot(path=pictures / "panel-dark-zh.png")
 
         panel.get_by_role("button", name="停止").click()
-        lab.wait_for_end(1, timeout=20)
+        lab.wait_for_end(1)
         expect(lab.cell(1)).to_contain_text(re.compile(r"已由您停止，第 \d+ 步"))
         page.screenshot(path=pictures / "stopped-dark-zh.png")
         lab.run_and_wait(2)
@@ -233,16 +241,16 @@ def test_ranks_that_save_say_so_and_stop_now_cuts_the_save(
 ) -> None:
     with notebook_page(lab_server, browser, "saving", SAVING) as (lab, page):
         panel = lab.start(1)
-        expect(panel.get_by_role("log")).to_contain_text("ready", timeout=20_000)
+        expect(panel.get_by_role("log")).to_contain_text("ready")
 
         panel.get_by_role("button", name="Stop", exact=True).click()
-        expect(panel.locator(".nbdist-rank").nth(1)).to_contain_text("saving, 4 s")
+        expect(panel.locator(".nbdist-rank").nth(1)).to_contain_text(re.compile(r"saving, ([4-9]|\d\d) s"))
         expect(panel.get_by_role("button", name="Stop now")).to_have_count(0)
         page.mouse.move(5, 5)
         page.screenshot(path=pictures / "saving.png")
         panel.get_by_role("button", name="Stop now").click()
 
-        lab.wait_for_end(1, timeout=20)
+        lab.wait_for_end(1)
         expect(panel.locator(".nbdist-head")).to_contain_text("You stopped it")
         expect(panel).to_contain_text("rank 0 was ended while it saved model-0.pt")
         page.screenshot(path=pictures / "saving-cut.png")

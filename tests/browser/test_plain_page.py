@@ -174,9 +174,13 @@ def test_nothing_of_the_header_is_cut_off_where_there_is_little_room(page: Page,
     page.set_viewport_size({"width": width, "height": 700})
     tell(page, Update(view=view_of(Run.of(a_spec(), STARTED), now=CREATED + 2), chunks=[a_chunk(0, "hello")]))
 
+    expect(page.locator(".nbdist-pill")).to_have_text("Running")
+    expect(page.locator(".nbdist")).to_have_attribute("data-size", "narrow")
     panel = page.locator(".nbdist").bounding_box()
+    buttons = page.locator(".nbdist-head button").all()
     assert panel is not None
-    for button in page.locator(".nbdist-head button").all():
+    assert buttons
+    for button in buttons:
         box = button.bounding_box()
         assert box["x"] >= panel["x"]
         assert box["x"] + box["width"] <= panel["x"] + panel["width"]
@@ -196,8 +200,8 @@ def test_every_host_shows_lines_curves_and_says_how_to_stop(other_page: Page) ->
     expect(panel.locator(".nbdist-pill")).to_have_text("Running")
     expect(panel.get_by_role("log")).to_contain_text("hello of 0")
     # the stylesheet has come along, and colours fall back on the panel's own
-    assert panel.evaluate("panel => getComputedStyle(panel).backgroundColor") == "rgb(255, 255, 255)"
-    assert panel.locator(".nbdist-row").first.evaluate("row => getComputedStyle(row).display") == "flex"
+    expect(panel).to_have_css("background-color", "rgb(255, 255, 255)")
+    expect(panel.locator(".nbdist-row").first).to_have_css("display", "flex")
     panel.get_by_role("tab", name="All").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")

@@ -50,8 +50,8 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
     with notebook_page(lab_server, browser, "sweep", SWEEP, ran=1) as (lab, page):
         panel = lab.cell(1).locator(".nbdist-sweep")
 
-        expect(panel).to_have_count(1, timeout=20_000)
-        expect(panel).to_contain_text("6 of 6 points · 2 failed", timeout=20_000)
+        expect(panel).to_have_count(1)
+        expect(panel).to_contain_text("6 of 6 points · 2 failed")
         points = panel.locator("tbody tr")
         expect(points.first).to_contain_text("lenet-4")
         expect(points.last).to_contain_text("ValueError: the loss is not finite")
@@ -84,7 +84,7 @@ def test_a_sweep_is_one_panel_and_a_click_opens_a_run(
 
         points.first.get_by_role("button").click()
         opened = page.locator(".nbdist-dash", has_text="lenet-4")
-        expect(opened.first).to_be_visible(timeout=20_000)
+        expect(opened.first).to_be_visible()
 
 
 def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser) -> None:
@@ -92,7 +92,7 @@ def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser) -> N
         lab.run(1)
         sidebar = show_runs(page)
         entry = sidebar.locator("[data-sweep]", has_text="endless").first
-        expect(entry).to_contain_text("0/3", timeout=20_000)
+        expect(entry).to_contain_text("0/3")
         entry.click()
         panel = lab.cell(1).locator(".nbdist-sweep")
         edges = [
@@ -100,14 +100,14 @@ def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser) -> N
             for box in (panel.bounding_box(), panel.get_by_role("button", name="Stop").bounding_box())
         ]
         assert edges[0] - edges[1] >= 8
-        expect(panel).to_contain_text("2 running · 1 waiting", timeout=20_000)
+        expect(panel).to_contain_text("2 running · 1 waiting")
 
         sidebar.get_by_role("button", name="Stop the sweep").click()
 
         # the point that waited does not start
-        expect(panel).to_contain_text("2 of 3 points", timeout=20_000)
+        expect(panel).to_contain_text("2 of 3 points")
         expect(panel).to_contain_text("stopped from the list of runs")
-        expect(entry).to_have_attribute("data-live", "false", timeout=20_000)
+        expect(entry).to_have_attribute("data-live", "false")
         expect(entry).to_have_attribute("data-state", "stopped")
 
 
@@ -127,7 +127,7 @@ def test_a_scale_is_asked_for_in_the_sidebar_and_drawn_below_its_cell(
 ) -> None:
     with notebook_page(lab_server, browser, "scaled", TRAINING, ran=1, width=1280) as (lab, page):
         run = show_runs(page).locator("[data-run]", has_text="steps").first
-        expect(run).to_have_attribute("data-live", "false", timeout=20_000)
+        expect(run).to_have_attribute("data-live", "false")
         run.click(button="right")
         page.locator(".lm-Menu:visible").get_by_text("Are more ranks worth it").click()
         dialog = page.locator(".jp-Dialog")

@@ -64,16 +64,21 @@ def test_a_run_that_has_ended_is_shown_in_a_panel_that_stays(kernel) -> None:
     assert {update.view.state for update in sent if update.view} == {"finished"}
 
 
-def test_a_page_that_was_loaded_again_gets_every_line_from_disk(kernel) -> None:
-    # more than is sent again by itself
-    kernel.run(TRAINING.replace("3000", "40_000").replace('"line"', '"x" * 100'))
-    open_panel(kernel)
-    updates(kernel, until=lambda sent: has_all(sent, 40_000) and sent[-1].complete_until is None)
+def pull(kernel: Kernel) -> None:
+    """Ask for all of the run again, as a page does."""
     known = kernel.run("from comm import get_comm_manager\nprint(*get_comm_manager().comms)").stdout
     data = {"method": "custom", "content": {"kind": "pull", "placed": True}}
     for comm in known.split():  # the panel's, and that of its layout, which does not listen
         message = kernel.client.session.msg("comm_msg", {"comm_id": comm, "data": data})
         kernel.client.shell_channel.send(message)
+
+
+def test_a_page_that_was_loaded_again_gets_every_line_from_disk(kernel) -> None:
+    # more than is sent again by itself
+    kernel.run(TRAINING.replace("3000", "40_000").replace('"line"', '"x" * 100'))
+    open_panel(kernel)
+    updates(kernel, until=lambda sent: has_all(sent, 40_000) and sent[-1].complete_until is None)
+    pull(kernel)
 
     updates(kernel, until=lambda sent: has_all(sent, 40_000))
 
@@ -87,6 +92,7 @@ def panels(kernel: Kernel) -> list[str]:
 def test_the_panel_of_a_cell_stays_when_its_run_has_ended(kernel) -> None:
     message = kernel.submit(TRAINING, NOTEBOOK)
     reply = kernel.collect(message)
+    pull(kernel)  # what came before the cell's end is not kept
     sent = updates(kernel, until=lambda sent: any(update.charts for update in sent))
 
     live, ended = reply.data
@@ -95,7 +101,7 @@ def test_the_panel_of_a_cell_stays_when_its_run_has_ended(kernel) -> None:
     assert set(ended) == {"text/html", "text/plain"}, "a saved notebook has the summary alone"
     assert "data-nbdist-panel=" in ended["text/html"]
     assert "line 1" not in reply.stdout
-    assert [chart.tag for chart in sent[-1].charts][:1] == ["loss"]
+    assert "loss" in [chart.tag for chart in sent[-1].charts]
     notes = [note for update in sent if update.view for note in update.view.notes]
     assert not any("loss" in note for note in notes), "the line of its head has the values"
     assert len(panels(kernel)) == 1
