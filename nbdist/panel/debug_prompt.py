@@ -6,6 +6,7 @@ import codeop
 import contextvars
 import ctypes
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from nbdist.store import RunDirectory, snapshot
 from nbdist.store.held_ranks import ask, grouped, held_ranks
 
 _GOES_ON = 2.0  # seconds until the next stop of a rank after which the prompt is that of another one
+_LOOKS, _PAUSE = 10, 0.05  # looks, and seconds between two, after which no rank is held
 
 
 class DebugPrompt:
@@ -33,9 +35,12 @@ class DebugPrompt:
 
     def run(self) -> None:
         """Send lines to held ranks until none is held, or the user leaves. Raises as ``input``."""
+        looks = 0
         with suppress(EOFError, KeyboardInterrupt):
-            while self.step():
-                pass
+            while looks < _LOOKS and (asked := self.step()) is not False:
+                # the supervisor hears of a rank's next stop a moment later than who has asked for it
+                looks = 0 if asked else looks + 1
+                time.sleep(0.0 if asked else _PAUSE)
 
     def step(self) -> bool | None:
         """Send a line; return False when it ends the run, None when no rank is held. Raises as ``input``."""

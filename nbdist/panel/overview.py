@@ -12,15 +12,7 @@ from nbdist.diagnosis.exits import rank_ranges
 from nbdist.feed.labels import ranks_text
 from nbdist.feed.machine import GpuState, Holder, MachineState
 from nbdist.feed.view import RankView, memory_text, use_text
-from nbdist.panel.status import (
-    Row,
-    StatusView,
-    rank_cells,
-    run_row,
-    shown_ranks,
-    status_html,
-    status_text,
-)
+from nbdist.panel.status import Row, StatusView, rank_cells, run_row, shown_ranks, status_html, status_text
 from nbdist.text import say
 from nbdist.warm.state import WarmState
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import Mock
+
+from nbdist.panel.debug_prompt import DebugPrompt
 from nbdist.store import RunDirectory, RunStore, snapshot
 from nbdist.store.held_ranks import ask, held_ranks
 from tests.magics.conftest import Kernel, by_rank
@@ -52,6 +56,15 @@ def test_a_cell_asks_for_commands_until_its_ranks_go_on(used_kernel: Kernel) -> 
     assert reply.status == "ok", reply.error
     for text in ("rank 1: held at line 7: breakpoint()", "rank 0: 1\nrank 1: 2", "\n0\n7\n", "went on 0"):
         assert text in reply.stdout
+
+
+def test_a_prompt_waits_for_the_stop_that_follows_a_step() -> None:
+    prompt: Any = DebugPrompt(Mock())
+    prompt.step = Mock(side_effect=[True, None, True, *[None] * 10])
+
+    prompt.run()
+
+    assert prompt.step.call_count == 13
 
 
 def test_a_prompt_goes_with_what_it_asks_about(used_kernel: Kernel) -> None:
