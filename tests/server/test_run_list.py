@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,7 +100,6 @@ def test_a_run_that_ends_is_seen(home: Path, runs: RunList) -> None:
 
 
 def test_a_run_that_was_lost_is_found_out(home: Path, runs: RunList) -> None:
-
     gone = ProcessId(pid=2**22 - 1, start_time=1, boot_id="of another boot")
     written(home, 0).happened(supervisor_started(gone, host=os.uname().nodename), *STARTED[1:])
 
@@ -179,23 +177,6 @@ def test_the_first_failure_is_the_headline(home: Path, runs: RunList) -> None:
     (row,) = runs.page(limit=5).rows
 
     assert "ValueError" in row.headline
-
-
-def test_many_runs_are_listed_at_once(home: Path) -> None:
-    for number in range(300):
-        written(home, number).happened(*ENDED)
-    lists = [RunList(RunStore(home)) for _ in range(3)]
-
-    def seconds(runs: RunList) -> float:
-        begun = time.thread_time()
-        assert len(runs.page(limit=50).rows) == 50
-        return time.thread_time() - begun
-
-    cold, warm = (min(map(seconds, lists)) for _ in range(2))
-
-    # seconds of CPU, since the machine may be busy
-    assert cold < 0.2
-    assert warm < 0.05
 
 
 async def test_a_page_of_the_list_over_http(ask: Ask, home: Path) -> None:
