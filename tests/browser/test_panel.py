@@ -63,7 +63,6 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     clicked = lab_server.notebooks / "clicked"
-    clicked.unlink(missing_ok=True)
     cell = f"{training(30)}while not os.path.exists('clicked'): time.sleep(0.05)\n"
     with notebook_page(lab_server, browser, "static", cell) as (lab, page):
         lab.run(1)
@@ -111,9 +110,7 @@ def test_the_panel_stays_while_page_and_kernel_live_and_the_saved_notebook_is_st
         page.screenshot(path=pictures / "summary-light.png")
         summary.get_by_role("button", name="Charts").click()
         dashboard = page.locator(".nbdist-dash")
-        expect(dashboard.get_by_role("tab", name="Metrics")).to_have_attribute(
-            "aria-selected", "true", timeout=20_000
-        )
+        expect(dashboard.get_by_role("tab", name="Metrics")).to_have_attribute("aria-selected", "true")
 
 
 def test_after_a_reload_the_panel_of_a_cell_that_runs_is_back_and_its_end_is_kept(
@@ -187,9 +184,7 @@ def test_a_panel_says_how_its_run_stands_when_the_kernel_goes(
         expect(panel.locator(".nbdist-pill")).to_have_text("Stopped")
         # a kernel is interrupted before it is restarted, and may not hear in time what for
         reason = "topped from the page" if detached else "ernel restarted|kernel was interrupted|kernel ended"
-        expect(panel).to_contain_text(
-            re.compile("You stopped it" if detached else f"{reason}|You stopped it")
-        )
+        expect(panel).to_contain_text(re.compile(f"You stopped it|{reason}"))
         expect(panel.get_by_role("button", name="Run again")).to_be_visible()
         expect(panel).to_contain_text("Last values")
         expect(run_named(show_runs(page), "lenet")).to_contain_text(re.compile(reason))

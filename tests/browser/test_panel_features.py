@@ -193,7 +193,6 @@ def test_what_went_in_and_what_came_out_are_rows_while_the_run_goes_on(
         "Resultsacc 0.93 · Rank 0table ndarray float64, 1000 × 20, 160 kB · Rank 0part list, 300 B · Rank 1"
     )
     seen = lab_server.notebooks / "seen"
-    seen.unlink(missing_ok=True)
     with notebook_page(lab_server, browser, "given", GIVEN, first=NOTEBOOK) as (lab, page):
         lab.run(1)
         rows = panel_of(page).locator(".nbdist-given > div")

@@ -28,7 +28,6 @@ for step in range(4):
 def test_a_run_that_hangs_says_who_waits_for_whom(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    pytest.importorskip("torch")
     with notebook_page(lab_server, browser, "hangs", HANGS) as (lab, page):
         lab.run(1)
         panel = page.locator(".nbdist")

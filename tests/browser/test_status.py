@@ -24,7 +24,6 @@ def test_the_monitor_is_live_while_it_is_seen_and_what_stays_is_static(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
     seen = lab_server.notebooks / "seen-busy"
-    seen.unlink(missing_ok=True)
     busy = "import os, time\nwhile not os.path.exists('seen-busy'): time.sleep(0.1)"
     cells = (TRAINING, "%dist_status", busy, "1")
     with notebook_page(lab_server, browser, "status", *cells, ran=2) as (lab, page):

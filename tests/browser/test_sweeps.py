@@ -95,16 +95,13 @@ def test_the_sidebar_stops_a_sweep(lab_server: LabServer, browser: Browser) -> N
         expect(entry).to_contain_text("0/3")
         entry.click()
         panel = lab.cell(1).locator(".nbdist-sweep")
-        edges = [
-            (box["x"] + box["width"])
-            for box in (panel.bounding_box(), panel.get_by_role("button", name="Stop").bounding_box())
-        ]
+        boxes = (panel.bounding_box(), panel.get_by_role("button", name="Stop").bounding_box())
+        edges = [box["x"] + box["width"] for box in boxes]
         assert edges[0] - edges[1] >= 8
         expect(panel).to_contain_text("2 running · 1 waiting")
 
         sidebar.get_by_role("button", name="Stop the sweep").click()
 
-        # the point that waited does not start
         expect(panel).to_contain_text("2 of 3 points")
         expect(panel).to_contain_text("stopped from the list of runs")
         expect(entry).to_have_attribute("data-live", "false")

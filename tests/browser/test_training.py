@@ -31,7 +31,6 @@ for step in range(150):
 def test_a_bar_shows_where_the_time_of_a_step_goes(
     lab_server: LabServer, browser: Browser, pictures: Path
 ) -> None:
-    pytest.importorskip("torch")
     with notebook_page(lab_server, browser, "slow", SLOW_RANK) as (lab, page):
         lab.run(1)
         panel = page.get_by_role("region", name=re.compile("slow-rank"))
@@ -47,7 +46,6 @@ def test_a_bar_shows_where_the_time_of_a_step_goes(
 
 
 def test_a_button_records_what_the_ranks_do(lab_server: LabServer, browser: Browser, pictures: Path) -> None:
-    pytest.importorskip("torch")
     cell = SLOW_RANK.replace("slow-rank", "recorded").replace("150", "3000")
     with notebook_page(lab_server, browser, "recorded", cell, theme="JupyterLab Dark") as (lab, page):
         page.evaluate("document.documentElement.lang = 'zh-CN'")

@@ -170,6 +170,19 @@ def hold() -> Iterator[Callable[[int], None]]:
         tracer.communicate()
 
 
+def stopped_by_its_reaper(
+    handle: runner.RunHandle, fault: Callable[[int], None], why: str
+) -> processes.ProcessId:
+    """Stop a run whose supervisor cannot answer; return that."""
+    family, supervisor = family_of(handle), handle.run.supervisor
+    fault(supervisor.pid)
+    handle.request_stop(Reason.said("enough"))
+    assert handle.wait(FROZEN_LIMIT) == "stopped"
+    assert reason_text(handle.run.reason) == f"enough (its supervisor, pid {supervisor.pid}, {why})"
+    assert left_of(handle, family) == []
+    return supervisor
+
+
 @pytest.mark.parametrize(
     "cell",
     [pytest.param(WAITS, id="willing"), pytest.param(f"{FAMILY}\ndeaf()\ntime.sleep(600)", id="unwilling")],
@@ -178,16 +191,9 @@ def test_a_supervisor_that_cannot_be_let_go_on_is_replaced_by_its_reaper(
     start_cell, hold, cell: str, leaves_nothing
 ) -> None:
     handle = until_ready(start_cell("-n 2", cell))
-    family, supervisor = family_of(handle), handle.run.supervisor
-    hold(supervisor.pid)
 
-    handle.request_stop(Reason.said("enough"))
+    supervisor = stopped_by_its_reaper(handle, hold, "was held by a debugger")
 
-    assert handle.wait(FROZEN_LIMIT) == "stopped"
-    assert reason_text(handle.run.reason) == (
-        f"enough (its supervisor, pid {supervisor.pid}, was held by a debugger)"
-    )
-    assert left_of(handle, family) == []
     assert not processes.alive(supervisor)
     assert rank_states(handle) == ["stopped", "stopped"]
     assert isinstance(read_events(handle.directory.journal)[-1], RunEnded)
@@ -219,16 +225,9 @@ def freeze() -> Iterator[Callable[[int], None]]:
 @needs_groups
 def test_a_frozen_supervisor_is_replaced_by_its_reaper(start_cell, freeze, leaves_nothing) -> None:
     handle = until_ready(start_cell("-n 2", WAITS))
-    family, supervisor = family_of(handle), handle.run.supervisor
-    freeze(supervisor.pid)
 
-    handle.request_stop(Reason.said("enough"))
+    stopped_by_its_reaper(handle, freeze, "did not respond")
 
-    assert handle.wait(FROZEN_LIMIT) == "stopped"
-    assert reason_text(handle.run.reason) == (
-        f"enough (its supervisor, pid {supervisor.pid}, did not respond)"
-    )
-    assert left_of(handle, family) == []
     assert group_of(handle) is None
 
 
@@ -293,7 +292,7 @@ def test_a_sweep_whose_process_is_stopped_ends_when_it_is_wanted_to(
     until(lambda: not processes.alive(owner), limit=5)
 
 
-SESSION = "%%ranks -n 2 --framework none\nimport time\nkept = 41\nwhile True: time.sleep(0.1)"
+SESSION = "%%ranks -n 2 --framework none\nimport time\nkept = 41\nprint('ready')\nwhile True: time.sleep(0.1)"
 DEAF = (
     "%%ranks -n 2 --framework none\nimport time\nwhile True:\n    try:\n        time.sleep(0.1)\n"
     "    except BaseException:\n        pass"
@@ -316,7 +315,7 @@ def test_a_cell_of_a_session_whose_supervisor_is_stopped_is_interrupted(
     kernel: Kernel, fault: Callable[[runner.RunHandle], None], end: Callable[[Kernel, runner.RunHandle], None]
 ) -> None:
     cell = kernel.submit(SESSION)
-    handle = handle_of(kernel)
+    handle = until_ready(handle_of(kernel))
     fault(handle)
 
     end(kernel, handle)
@@ -332,7 +331,7 @@ def test_a_session_whose_supervisor_is_stopped_ends_when_it_is_told_to(
     kernel: Kernel, fault: Callable[[runner.RunHandle], None]
 ) -> None:
     cell = kernel.submit(SESSION)
-    handle = handle_of(kernel)
+    handle = until_ready(handle_of(kernel))
     fault(handle)
 
     type_in_a_terminal(kernel, "session", "end")

@@ -153,13 +153,7 @@ def test_in_a_notebook_the_status_is_a_monitor_and_the_notebook_keeps_a_table(ke
     kernel.run("%dist_status", metadata={"cellId": "a1"})
     kernel.run("import time\ntime.sleep(2.5)")
     kernel.run("%dist_stop")
-
-    def last() -> str:
-        kernel.run("time.sleep(0.5)")
-        (shown,) = kernel.displays.values()
-        return str(shown[-1][1]["text/plain"])
-
-    until(lambda: "Stopped" in last())
+    until(lambda: kernel.run("time.sleep(0.5)") and "Stopped" in str(kernel.displays))
     (shown,) = kernel.displays.values()
     tables = [table for _moment, table in shown]
     assert "Running" in tables[0]["text/plain"]

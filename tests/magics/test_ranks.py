@@ -101,7 +101,8 @@ def test_a_cell_that_lasts_has_a_line_and_says_which_ranks_lack_it(kernel: Kerne
 
 
 def test_an_interrupt_ends_the_cell_alone(kernel: Kernel) -> None:
-    long = submitted(kernel, "%%ranks\nimport time\nwhile True: time.sleep(1)")
+    long = submitted(kernel, "%%ranks\nimport time\nprint('begun')\nwhile True: time.sleep(1)")
+    kernel.collect(long, until=lambda reply: len(by_rank(reply.stdout)) == 2)
 
     kernel.interrupt()
     reply = kernel.collect(long)

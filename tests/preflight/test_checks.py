@@ -3,9 +3,11 @@ code that this run does not reach: uncalled functions, options that are off, oth
 
 from __future__ import annotations
 
+import functools
 import json
 import string
 import time
+import timeit
 from pathlib import Path
 
 import pytest
@@ -170,12 +172,8 @@ def test_the_check_of_a_cell_takes_no_more_than_its_length() -> None:
     def spent(count: int) -> float:
         """Return seconds of a processor, the least of three times."""
         cell = "import torch\n" + function * count
-        times = []
-        for _ in range(3):
-            started = time.process_time()
-            check(cell, Situation())
-            times.append(time.process_time() - started)
-        return min(times)
+        work = functools.partial(check, cell, Situation())
+        return min(timeit.repeat(work, timer=time.process_time, repeat=3, number=1))
 
     # with the square of the length it would be 64 times
     assert spent(800) < 32 * spent(100)
