@@ -97,9 +97,10 @@ def main():
         "umask": [line for line in Path("/proc/self/status").read_text().splitlines() if "Umask" in line],
         "session": [os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid()],
         "files": sorted(
-            os.path.basename(os.readlink(f"/proc/self/fd/{fd}")).split("[")[0]
+            os.path.basename(link).split("[")[0]
             for fd in os.listdir("/proc/self/fd")
-            if os.path.exists(f"/proc/self/fd/{fd}")
+            # the thread beside it may be reading one of /proc
+            if os.path.exists(own := f"/proc/self/fd/{fd}") and "/proc/" not in (link := os.readlink(own))
         ),
         "streams": [
             [s.encoding, s.errors, s.line_buffering, s.write_through, s.isatty(), type(s.buffer).__name__]
